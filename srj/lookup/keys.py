@@ -1,0 +1,76 @@
+"""A batch's keys as whole columns: hashes, distinct keys, Python values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Keys:
+    """n keys, each of one value a key column, none of them NULL.
+
+    Attributes:
+        columns: an array a key column, each of length n, of the table's key types (`KeyColumn.type`).
+    """
+
+    columns: tuple[pa.Array, ...]
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def take(self, positions: npt.NDArray[np.int64]) -> Keys:
+        """The keys at these positions."""
+        indices = pa.array(positions)
+        return Keys(tuple(column.take(indices) for column in self.columns))
+
+    def slice(self, start: int, length: int) -> Keys:
+        """A part without a copy."""
+        return Keys(tuple(column.slice(start, length) for column in self.columns))
+
+    @staticmethod
+    def concat(parts: Sequence[Keys]) -> Keys:
+        """Several batches of keys as one."""
+        if len(parts) == 1:
+            return parts[0]
+        return Keys(tuple(pa.concat_arrays(columns) for columns in zip(*(part.columns for part in parts), strict=True)))
+
+    def distinct(self) -> tuple[Keys, npt.NDArray[np.int64]]:
+        """The distinct keys in the order of their first appearance, and for each of the n keys its position among them.
+
+        >>> keys, position = Keys((pa.array([7, 3, 7]),)).distinct()
+        >>> keys.columns[0].to_pylist(), position.tolist()
+        ([7, 3], [0, 1, 0])
+        """
+        codes = _codes(self.columns[0])
+        for column in self.columns[1:]:
+            more = _codes(column)
+            # Made dense again after each column, so that the product never overflows.
+            codes = _codes(pa.array(codes * (int(more.max(initial=0)) + 1) + more))
+        count = int(codes.max(initial=-1)) + 1
+        if count == len(self):
+            return self, codes
+        first = np.empty(count, np.int64)
+        first[codes[::-1]] = np.arange(len(self) - 1, -1, -1)
+        return self.take(first), codes
+
+    def values(self) -> list[Hashable]:
+        """The keys as Python values, tuples where there are several columns."""
+        lists: list[list[Any]] = [column.to_pylist() for column in self.columns]
+        return list(zip(*lists, strict=True)) if len(lists) > 1 else lists[0]
+
+
+def _codes(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Equal values get equal codes, dense and in the order of first appearance."""
+    encoded = pc.dictionary_encode(column)
+    codes: npt.NDArray[np.int64] = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
