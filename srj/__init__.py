@@ -1,0 +1,30 @@
+"""Join a Spark stream with a table in an external database: only the keys it lacks, in batches, through a shared cache."""
+
+from srj.enrich import srj_enrich
+from srj.errors import (
+    ConnectionFailedError,
+    DatabaseError,
+    LookupFailedError,
+    LookupTimeoutError,
+    MultipleMatchesError,
+    RequestError,
+    SrjError,
+    TableError,
+)
+from srj.options import Batch, Cache
+from srj.table import Table
+
+__all__ = [
+    "Batch",
+    "Cache",
+    "ConnectionFailedError",
+    "DatabaseError",
+    "LookupFailedError",
+    "LookupTimeoutError",
+    "MultipleMatchesError",
+    "RequestError",
+    "SrjError",
+    "Table",
+    "TableError",
+    "srj_enrich",
+]

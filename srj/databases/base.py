@@ -37,6 +37,26 @@ class Column:
 
 
 @dataclass(frozen=True)
+class KeyLimits:
+    """Values that a key column can never hold though its Arrow type can: they match nothing and are not asked.
+
+    Attributes:
+        uuid: the column holds uuids, which travel as text; other text is impossible.
+        no_nul: text with a NUL character is impossible (PostgreSQL refuses a whole statement for one).
+        bmp_only: text with characters beyond U+FFFF is impossible (MySQL's utf8mb3).
+        lowest, highest: bounds of dates (days) and timestamps (microseconds) since 1970, both inclusive.
+        any_precision: the column holds decimals that its Arrow type can't; a stream's decimals must fit the Arrow type.
+    """
+
+    uuid: bool = False
+    no_nul: bool = False
+    bmp_only: bool = False
+    lowest: int | None = None
+    highest: int | None = None
+    any_precision: bool = False
+
+
+@dataclass(frozen=True)
 class KeyColumn:
     """A column of the table that the stream's keys are compared with.
 
@@ -45,7 +65,8 @@ class KeyColumn:
         sql: its quoted identifier.
         db_type: its type as the database spells it, for people.
         type: the Arrow type to which stream keys are converted before they are asked.
-        cast: the SQL type in which keys travel, so that the table's index serves: ``int4``, ``text``, …
+        cast: the SQL type in which keys are compared, so that the table's index serves: ``int4``, ``text``, …
+        limits: what the column can never hold.
     """
 
     name: str
@@ -53,6 +74,7 @@ class KeyColumn:
     db_type: str
     type: pa.DataType
     cast: str
+    limits: KeyLimits = KeyLimits()
 
 
 @dataclass(frozen=True)

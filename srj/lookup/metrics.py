@@ -1,0 +1,55 @@
+"""What an operator counts while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass
+class Metrics:
+    """Counters since they were last taken; every row of the stream counts once as hit, miss, null or impossible.
+
+    Attributes:
+        rows: rows of the stream.
+        hits: rows whose key the cache knew, be it present or absent in the table.
+        misses: rows that waited for the database, alone or with others.
+        absent: rows, hit or miss, whose key the table does not have.
+        null_keys: rows with a NULL key: they match nothing and ask nothing.
+        impossible_keys: rows whose key can't be a value of the table's key type: they match nothing and ask nothing.
+        matches: rows of the table that were joined.
+        batches: lookups sent to the database.
+        keys: distinct keys asked in them.
+        database_us: microseconds from sending a lookup to its answer, added up over lookups that overlap.
+        retries: lookups sent again after their connection failed.
+        evictions: cache entries removed to make room.
+        uncached: answers that the cache could not keep.
+    """
+
+    rows: int = 0
+    hits: int = 0
+    misses: int = 0
+    absent: int = 0
+    null_keys: int = 0
+    impossible_keys: int = 0
+    matches: int = 0
+    batches: int = 0
+    keys: int = 0
+    database_us: int = 0
+    retries: int = 0
+    evictions: int = 0
+    uncached: int = 0
+
+    def take(self) -> list[int]:
+        """The counters in the order of `METRICS`, which then start again from zero.
+
+        >>> metrics = Metrics(rows=2, hits=2)
+        >>> metrics.take()[:2], metrics.take()[:2]
+        ([2, 2], [0, 0])
+        """
+        values = [getattr(self, name) for name in METRICS]
+        for name in METRICS:
+            setattr(self, name, 0)
+        return values
+
+
+METRICS = tuple(field.name for field in fields(Metrics))

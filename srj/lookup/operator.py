@@ -1,0 +1,206 @@
+"""The out-of-order thread: probe whole batches, pass hits on, let misses wait for the database.
+
+Rows leave in one of two ways. `out_of_order`: hits at once, misses when they land. `in_order`: batch after batch as they
+came, reading ahead while lookups are under way, as a processor executes out of order and retires in order.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections import deque
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import numpy as np
+
+from srj.databases.conversion import convert_key
+from srj.errors import DatabaseError, SrjError
+from srj.lookup.keys import Keys
+from srj.lookup.metrics import Metrics
+from srj.lookup.probe import Probe
+from srj.lookup.waiting_queue import Waiting, WaitingQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from srj.lookup.engine import Engine
+    from srj.lookup.flight import Arrivals, Flight
+    from srj.lookup.joined import Joined
+
+T = TypeVar("T")
+
+# What may wait at a time in one operator: enough to read far ahead of a few slow misses, little beside a worker's memory.
+WAITING_BYTES = 64_000_000
+# How long to wait for a flight before looking whether the batch thread is still there.
+_PATIENCE_SECONDS = 5.0
+
+
+class RowsOf(Protocol[T]):
+    """How to handle the caller's batches, which the operator does not look into."""
+
+    def take(self, rows: T, positions: npt.NDArray[np.int64]) -> T:
+        """The rows at these positions."""
+        ...
+
+    def nbytes(self, rows: T) -> int:
+        """The memory they take."""
+        ...
+
+
+class Operator:
+    """Joins one partition's batches with the table. Used once, by one thread.
+
+    Args:
+        engine: cache and fetcher.
+        waiting_bytes: bound on what waits; when it is reached no more input is read until something has landed.
+
+    Attributes:
+        metrics: what was counted and not yet taken.
+        columns: the table's columns that come back.
+    """
+
+    def __init__(self, engine: Engine, waiting_bytes: int = WAITING_BYTES) -> None:
+        self.metrics = Metrics()
+        self._engine = engine
+        self.columns = engine.spec.columns
+        self._keys = engine.spec.description.key
+        self._waiting_bytes = waiting_bytes
+        self._arrivals: Arrivals = queue.SimpleQueue()
+        self._cache_before = engine.cache_stats()
+
+    def out_of_order(self, batches: Iterable[tuple[T, tuple[pa.Array, ...]]], rows_of: RowsOf[T]) -> Iterator[tuple[T, Joined]]:
+        """Rows leave as soon as their matches are known; rows with the same key leave in the order of their arrival.
+
+        Args:
+            batches: the caller's rows with their key columns, arrays of one length.
+            rows_of: how to take some of the caller's rows.
+
+        Yields:
+            Stream rows, in pieces of any length, with their matches.
+        """
+        waiting: WaitingQueue[T] = WaitingQueue()
+        for batch, keys in batches:
+            probe = self._probe(keys)
+            for missing in probe.missing():
+                rows = rows_of.take(batch, missing.positions)
+                waiting.add(Waiting(rows, missing, rows_of.nbytes(rows)))
+            # Before this batch's hits: what landed before the probe may hold older rows of the same keys.
+            yield from self._landed(waiting, block=False)
+            positions, joined = probe.known()
+            if positions is None or len(positions):
+                self._count(joined)
+                yield batch if positions is None else rows_of.take(batch, positions), joined
+            while waiting.bytes > self._waiting_bytes:
+                self._engine.flush()
+                yield from self._landed(waiting, block=True)
+        self._engine.flush()
+        while waiting:
+            yield from self._landed(waiting, block=True)
+
+    def in_order(self, batches: Iterable[tuple[pa.Array, ...]]) -> Iterator[Joined]:
+        """Batches leave whole and in their order; the next ones are probed, and asked, while the first waits.
+
+        Args:
+            batches: the key columns of each batch, arrays of one length.
+
+        Yields:
+            Each batch's matches.
+        """
+        pending: deque[tuple[Probe, int]] = deque()
+        pending_bytes = 0
+        for keys in batches:
+            probe = self._probe(keys)
+            size = probe.nbytes
+            pending.append((probe, size))
+            pending_bytes += size
+            while pending and (pending[0][0].is_landed or pending_bytes > self._waiting_bytes):
+                first, size = pending.popleft()
+                pending_bytes -= size
+                yield self._retire(first)
+        while pending:
+            yield self._retire(pending.popleft()[0])
+
+    def take_metrics(self) -> list[int]:
+        """What was counted since they were last taken, in the order of `METRICS`."""
+        now, before = self._engine.cache_stats(), self._cache_before
+        self.metrics.evictions += now.evictions - before.evictions
+        self.metrics.uncached += now.refused - before.refused
+        self._cache_before = now
+        return self.metrics.take()
+
+    def _probe(self, columns: tuple[pa.Array, ...]) -> Probe:
+        """Convert the keys to the table's types, leave out those that can't be asked, probe the rest."""
+        converted = [convert_key(array, key) for array, key in zip(columns, self._keys, strict=True)]
+        length = len(columns[0])
+        asked, keys = None, Keys(tuple(array for array, _ in converted))
+        if any(array.null_count for array in keys.columns):
+            asked = np.flatnonzero(np.logical_and.reduce([array.is_valid().to_numpy(False) for array in keys.columns]))
+            keys = keys.take(asked)
+            impossible = np.zeros(length, bool)
+            for _, mask in converted:
+                if mask is not None:
+                    impossible |= mask
+            null = np.logical_or.reduce([array.is_null().to_numpy(False) for array in columns])
+            self.metrics.null_keys += int(null.sum())
+            self.metrics.impossible_keys += int((impossible & ~null).sum())
+        admitted = self._engine.admit(keys, self._arrivals)
+        self.metrics.rows += length
+        self.metrics.hits += len(keys) - len(admitted.missed)
+        self.metrics.misses += len(admitted.missed)
+        # A row without an askable key is not absent: the table was never asked.
+        self.metrics.absent -= length - len(keys)
+        return Probe(length, asked, admitted)
+
+    def _landed(self, waiting: WaitingQueue[T], *, block: bool) -> Iterator[tuple[T, Joined]]:
+        """Rows whose flight has landed; with `block` at least one flight is awaited."""
+        while True:
+            try:
+                flight = self._next_arrival() if block else self._arrivals.get_nowait()
+            except queue.Empty:
+                return
+            block = False
+            self._count_flight(flight)
+            for entry in waiting.take(flight):
+                joined = entry.missing.joined()
+                self._count(joined)
+                yield entry.rows, joined
+
+    def _retire(self, probe: Probe) -> Joined:
+        """The batch's matches, awaited if need be."""
+        if not probe.is_landed:
+            self._engine.flush()
+            while not probe.is_landed:
+                self._count_flight(self._next_arrival())
+        while not self._arrivals.empty():
+            self._count_flight(self._arrivals.get_nowait())
+        joined = probe.joined()
+        self._count(joined)
+        return joined
+
+    def _next_arrival(self) -> Flight:
+        while True:
+            try:
+                return self._arrivals.get(timeout=_PATIENCE_SECONDS)
+            except queue.Empty:
+                if not self._engine.is_alive:
+                    raise DatabaseError("expected an answer from the database, but srj's batch thread has ended") from None
+
+    def _count(self, joined: Joined) -> None:
+        matched = int(np.count_nonzero(joined.counts))
+        self.metrics.absent += len(joined.counts) - matched
+        self.metrics.matches += int(joined.counts.sum())
+
+    def _count_flight(self, flight: Flight) -> None:
+        """Add a landed flight to the metrics, or raise its error."""
+        if flight.error is not None:
+            if isinstance(flight.error, SrjError):
+                # A copy: several operators may raise the same flight's error, each with its own traceback.
+                raise type(flight.error)(*flight.error.args) from flight.error
+            raise flight.error
+        if flight.take_count():
+            self.metrics.batches += 1
+            self.metrics.keys += len(flight)
+            self.metrics.database_us += round(flight.seconds * 1e6)
+            self.metrics.retries += flight.retries

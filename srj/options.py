@@ -1,0 +1,215 @@
+"""What a user can set, parsed once: durations, sizes, and the options of `srj_enrich`.
+
+Every mistake is a `RequestError` on the driver, in one sentence that names the option.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal, TypedDict, get_args
+
+import cachetools
+
+from srj.errors import RequestError
+from srj.quantities import nearest, one_of, parse_duration, parse_size, whole_number
+from srj.table import column_names
+
+How = Literal["left", "inner", "semi", "anti"]
+OnMultiple = Literal["all", "first", "error"]
+Order = Literal["input", "any"]
+Duration = str | int | float | timedelta | None
+CacheFactory = Callable[[], "cachetools.Cache[Any, Any]"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cache:
+    """How answers are remembered, for ``cache=``.
+
+    Args:
+        size: memory (``"128 MB"``, or bytes as an int) or keys (``"1_000_000 rows"``).
+        policy: what is evicted when it is full: ``"lru"``, the least recently used.
+        ttl: how long a row may be served, from the start of the lookup that found it; None: for ever.
+        missing_ttl: how long the fact may be served that a key has no row.
+
+    Example:
+        >>> Cache(size="64 MB", ttl="1 h")
+        Cache(size='64 MB', policy='lru', ttl='1 h', missing_ttl='1 min')
+    """
+
+    size: str | int = "128 MB"
+    policy: Literal["lru"] = "lru"
+    ttl: Duration = "10 min"
+    missing_ttl: Duration = "1 min"
+
+    def __post_init__(self) -> None:
+        parse_size(self.size)
+        one_of("policy", self.policy, ("lru",))
+        parse_duration("ttl", self.ttl)
+        parse_duration("missing_ttl", self.missing_ttl)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """How missing keys are asked, for ``batch=``.
+
+    Args:
+        size: most keys in one lookup; ``"auto"``: 1,000.
+        in_flight: lookups (and so connections) open at a time in each Spark worker process.
+        latency: how long a missing key may wait for its batch to fill while the stream goes on.
+
+    Example:
+        >>> Batch(size=300, in_flight=2)
+        Batch(size=300, in_flight=2, latency='20 ms')
+    """
+
+    size: int | Literal["auto"] = "auto"
+    in_flight: int = 4
+    latency: Duration = "20 ms"
+
+    def __post_init__(self) -> None:
+        if self.size != "auto":
+            whole_number("batch size", self.size, 1, 100_000)
+        whole_number("in_flight", self.in_flight, 1, 64)
+        if parse_duration("latency", self.latency) is None:
+            raise RequestError("expected latency as a duration, got None, which would wait for ever; write for example '20 ms'")
+
+    @property
+    def keys(self) -> int:
+        """The size as a number."""
+        return 1000 if self.size == "auto" else self.size
+
+    @property
+    def seconds(self) -> float:
+        """The latency as a number."""
+        return parse_duration("latency", self.latency) or 0.0
+
+
+class Options(TypedDict, total=False):
+    """The keyword arguments of `srj_enrich`, which is where they are explained."""
+
+    how: How
+    columns: Sequence[str] | None
+    where: str | None
+    prefix: str
+    on_multiple: OnMultiple
+    order_by: str | None
+    order: Order
+    cache: Cache | CacheFactory | str | int
+    ttl: Duration
+    missing_ttl: Duration
+    batch: Batch | Literal["auto"] | int
+    connect_timeout: Duration
+    lookup_timeout: Duration
+    retries: int
+    metrics: bool
+    config: str | Path | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """`Options` after parsing: everything present and of one type, durations in seconds."""
+
+    how: How = "left"
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+    prefix: str = ""
+    on_multiple: OnMultiple = "all"
+    order_by: str | None = None
+    order: Order = "input"
+    cache: Cache | CacheFactory = Cache()
+    ttl: float | None = 600.0
+    missing_ttl: float | None = 60.0
+    batch: Batch = Batch()
+    connect_timeout: float = 10.0
+    lookup_timeout: float = 30.0
+    retries: int = 3
+    metrics: bool = True
+
+
+def parse_options(options: Options) -> Settings:
+    """Check the options, those of the ``config`` file included; what is given as an argument wins.
+
+    >>> parse_options({"how": "inner", "ttl": "1 h"}).ttl
+    3600.0
+    """
+    given: dict[str, Any] = dict(options)
+    config = given.pop("config", None)
+    _check_names(given, "option", Options.__annotations__)
+    merged = ({} if config is None else read_config(config)) | given
+    return _settings(merged)
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """Read a TOML file with the names of `Options`; ``[cache]`` and ``[batch]`` tables become `Cache` and `Batch`."""
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RequestError(f"expected a TOML file for config, got {str(path)!r}, which can't be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RequestError(f"expected TOML in {str(path)!r}, got a text that is not: {error}") from None
+    _check_names(content, f"name in {str(path)!r}", {name: None for name in Options.__annotations__ if name != "config"})
+    for name, settings in (("cache", Cache), ("batch", Batch)):
+        if isinstance(content.get(name), dict):
+            known = {field.name: None for field in fields(settings)}
+            _check_names(content[name], f"name in [{name}] of {str(path)!r}", known)
+            content[name] = settings(**content[name])
+    return content
+
+
+def _settings(values: dict[str, Any]) -> Settings:
+    """Bring each option to its one type."""
+    defaults = Settings()
+    cache, batch = values.get("cache", defaults.cache), values.get("batch", defaults.batch)
+    if isinstance(cache, (str, int)) and not isinstance(cache, bool):
+        cache = Cache(size=cache)
+    elif not isinstance(cache, Cache) and not callable(cache):
+        raise RequestError(f"expected cache as a size, a Cache or a factory of a cachetools.Cache, got {cache!r}; try '128 MB'")
+    if not isinstance(batch, Batch):
+        batch = Batch(size=batch)
+    own_ttl, own_missing = (cache.ttl, cache.missing_ttl) if isinstance(cache, Cache) else (defaults.ttl, defaults.missing_ttl)
+    columns = values.get("columns")
+    settings = Settings(
+        how=one_of("how", values.get("how", defaults.how), get_args(How)),
+        columns=None if columns is None else column_names(columns),
+        where=_text("where", values.get("where")),
+        prefix=_text("prefix", values.get("prefix", "")) or "",
+        on_multiple=one_of("on_multiple", values.get("on_multiple", defaults.on_multiple), get_args(OnMultiple)),
+        order_by=_text("order_by", values.get("order_by")),
+        order=one_of("order", values.get("order", defaults.order), get_args(Order)),
+        cache=cache,
+        ttl=parse_duration("ttl", values.get("ttl", own_ttl)),
+        missing_ttl=parse_duration("missing_ttl", values.get("missing_ttl", own_missing)),
+        batch=batch,
+        connect_timeout=_finite("connect_timeout", values.get("connect_timeout", defaults.connect_timeout)),
+        lookup_timeout=_finite("lookup_timeout", values.get("lookup_timeout", defaults.lookup_timeout)),
+        retries=whole_number("retries", values.get("retries", defaults.retries), 0, 100),
+        metrics=one_of("metrics", values.get("metrics", defaults.metrics), (True, False)),
+    )
+    if settings.order_by is not None and settings.on_multiple != "first":
+        raise RequestError(f"expected order_by only with on_multiple='first', got on_multiple={settings.on_multiple!r}; drop one")
+    if settings.how in ("semi", "anti") and (settings.columns is not None or settings.prefix):
+        raise RequestError(f"expected no columns or prefix with how={settings.how!r}, which adds no column; drop them")
+    return settings
+
+
+def _check_names(given: Mapping[str, object], what: str, known: Mapping[str, object]) -> None:
+    for name in given:
+        if name not in known:
+            raise RequestError(f"expected a known {what}, got {name!r}; {nearest(name, list(known))}")
+
+
+def _text(name: str, value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise RequestError(f"expected {name} as a text, got {value!r}")
+    return value
+
+
+def _finite(name: str, value: object) -> float:
+    seconds = parse_duration(name, value)
+    if seconds is None:
+        raise RequestError(f"expected {name} as a duration such as '30 s', got {value!r}, which would wait for ever")
+    return seconds

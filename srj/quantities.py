@@ -1,0 +1,82 @@
+"""Words a user writes for quantities and choices, and the numbers they mean."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from srj.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_T = TypeVar("_T")
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_QUANTITY = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
+
+
+def parse_duration(name: str, value: object) -> float | None:
+    """Seconds of ``"10 min"``, ``"500 ms"``, a number of seconds or a timedelta; None and ``"forever"`` are for ever.
+
+    >>> parse_duration("ttl", "10 min"), parse_duration("ttl", 0.5), parse_duration("ttl", "forever")
+    (600.0, 0.5, None)
+    """
+    if value is None or value == "forever":
+        return None
+    seconds = -1.0
+    if isinstance(value, timedelta):
+        seconds = value.total_seconds()
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        seconds = float(value)
+    elif isinstance(value, str) and (match := _QUANTITY.fullmatch(value)) and match[2] in _SECONDS:
+        seconds = float(match[1]) * _SECONDS[match[2]]
+    if not 0 < seconds < float("inf"):
+        raise RequestError(f"expected {name} as a duration above zero such as '10 min', '500 ms' or seconds, got {value!r}")
+    return seconds
+
+
+def parse_size(value: object) -> tuple[int, Literal["bytes", "rows"]]:
+    """Bytes or rows of ``"128 MB"``, ``"64 MiB"``, ``"1_000_000 rows"`` or a number of bytes.
+
+    >>> parse_size("128 MB"), parse_size("5000 rows")
+    ((128000000, 'bytes'), (5000, 'rows'))
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value, "bytes"
+    match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    if match and float(match[1]) > 0:
+        unit = match[2].lower()
+        if unit in ("row", "rows"):
+            return int(float(match[1])), "rows"
+        if unit in _BYTES:
+            return int(float(match[1]) * _BYTES[unit]), "bytes"
+    raise RequestError(f"expected a cache size such as '128 MB', '1_000_000 rows' or a number of bytes, got {value!r}")
+
+
+def one_of(name: str, value: object, allowed: Sequence[_T]) -> _T:
+    """The value, if it is one of those allowed."""
+    for choice in allowed:
+        if type(value) is type(choice) and value == choice:
+            return choice
+    hint = ""
+    if isinstance(value, str):
+        near = difflib.get_close_matches(value, [str(choice) for choice in allowed], n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise RequestError(f"expected {name} as one of {', '.join(map(repr, allowed))}, got {value!r}{hint}")
+
+
+def whole_number(name: str, value: object, least: int, most: int) -> int:
+    """The value, if it is an int within its bounds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise RequestError(f"expected {name} as a whole number from {least} to {most}, got {value!r}")
+    return value
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """The end of a sentence about an unknown name: the known name it was probably meant to be, else all of them."""
+    near = difflib.get_close_matches(name.lower(), [choice.lower() for choice in known], n=1)
+    meant = [choice for choice in known if near and choice.lower() == near[0]]
+    return f"did you mean {meant[0]!r}?" if meant else f"there are: {', '.join(known)}"

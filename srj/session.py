@@ -1,0 +1,111 @@
+"""What srj asks of a Spark session: settings, secrets on their way to workers, and tables described before."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from srj.databases.base import Description, Question
+from srj.errors import ConnectionFailedError, RequestError, SrjError
+from srj.lookup.describe import describe
+from srj.operators.launch import launcher
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from srj.table import DatabaseUrl
+
+# A table is described again after this time, so that a session outlives changes of the table.
+_FRESH_SECONDS = 60.0
+
+_descriptions: dict[tuple[str, Question, str], tuple[float, Description]] = {}
+_secrets: dict[str, str] = {}
+
+
+def description_of(session: SparkSession, question: Question, url: DatabaseUrl, timeout: float) -> Description:
+    """Describe the question's table, from here where this process can connect, else from one of Spark's workers.
+
+    Args:
+        session: asked for a worker, and remembered: a foreachBatch function must not describe in every micro-batch.
+        question: what to describe.
+        url: the question's URL as the user wrote it, with its secret.
+        timeout: seconds to connect.
+    """
+    name = (session_id(session), question, str(url))
+    if name in _descriptions and time.monotonic() - _descriptions[name][0] < _FRESH_SECONDS:
+        return _descriptions[name][1]
+    try:
+        description = describe(replace(question, url=url), timeout)
+    except ConnectionFailedError:
+        # Private networks and Connect clients: the workers may reach what this process can't.
+        if _conf(session, "spark.master", "").startswith("local"):
+            raise
+        description = _describe_there(session, question, timeout)
+    _descriptions[name] = (time.monotonic(), description)
+    return description
+
+
+def without_secret(session: SparkSession, url: DatabaseUrl) -> DatabaseUrl:
+    """The URL with its written-out password moved to the environment of this application's Python workers.
+
+    Plans, closures and event logs then hold a reference only. Spark Connect has no such way, so there a reference must be written.
+    """
+    if not url.has_literal_password:
+        return url
+    if is_connect(session):
+        raise RequestError(
+            f"expected no password in the URL on Spark Connect, which would put it into the plan, got {url}; write ${{NAME}} in "
+            "its place and set that environment variable on this machine and where the server's Python workers run"
+        )
+    password = url.password or ""
+    variable = _secrets.setdefault(password, f"SRJ_PASSWORD_{len(_secrets) + 1}")
+    session.sparkContext.environment[variable] = password
+    return url.with_password(f"${{{variable}}}")
+
+
+def is_connect(session: SparkSession) -> bool:
+    """Whether the session is a Spark Connect client."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def session_id(session: SparkSession) -> str:
+    """What stays the same while a session lives, also in foreachBatch, where the session object is a new one each time."""
+    return str(session.session_id if is_connect(session) else session.sparkContext.applicationId)  # type: ignore[attr-defined]  # Connect's class has it
+
+
+def is_case_sensitive(session: SparkSession) -> bool:
+    """Whether two column names may differ in case only."""
+    return _conf(session, "spark.sql.caseSensitive", "false") == "true"
+
+
+def flushes_each_batch(session: SparkSession) -> bool:
+    """Whether a batch leaves Python when it is made, rather than when 64 KB have gathered."""
+    return _conf(session, "spark.python.udf.pipelined.enabled", "false") == "true"
+
+
+def check_shuffle(session: SparkSession) -> tuple[str, ...]:
+    """A warning where a recomputed task may split rows in two: it may see a changed table, and a shuffle may already have used the old."""
+    name = "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch"
+    if _conf(session, name, "false") == "true":
+        return ()
+    return (
+        f"a shuffle on an enriched column is exact after a task is retried only with {name}=true (Spark 4.1 and later), which "
+        "is not set; set it if you group, join or repartition by what srj_enrich adds and the table may change meanwhile",
+    )
+
+
+def _describe_there(session: SparkSession, question: Question, timeout: float) -> Description:
+    task = launcher("describe_there", pickle.dumps(question), timeout)
+    row = session.range(1, numPartitions=1).mapInArrow(task, "outcome binary").collect()[0]
+    outcome: Any = pickle.loads(row["outcome"])  # noqa: S301  it comes from our own worker
+    if isinstance(outcome, SrjError):
+        raise outcome
+    if not isinstance(outcome, Description):
+        raise TypeError(f"expected a Description from the worker, got {type(outcome).__name__}")
+    return outcome
+
+
+def _conf(session: SparkSession, name: str, default: str) -> str:
+    return str(session.conf.get(name, default)).lower()

@@ -1,0 +1,99 @@
+"""Which of the stream's columns are meant, and which names are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import DataType, StructType
+
+from srj.errors import RequestError
+from srj.quantities import nearest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+
+def key_pairs(key: object) -> list[tuple[str, str]]:
+    """Stream and table columns of a key: a name, a list of names, or a mapping from the stream's to the table's.
+
+    >>> key_pairs(["id", "order.site"]), key_pairs({"product_id": "id"})
+    ([('id', 'id'), ('order.site', 'site')], [('product_id', 'id')])
+    """
+    if isinstance(key, str):
+        key = [key]
+    if isinstance(key, Mapping):
+        pairs = list(key.items())
+    elif isinstance(key, Sequence):
+        pairs = [(name, name.rpartition(".")[2]) if isinstance(name, str) else (name, name) for name in key]
+    else:
+        pairs = []
+    if not pairs or not all(isinstance(name, str) and name for pair in pairs for name in pair):
+        raise RequestError(
+            f"expected key as a column name, a list of names or {{'stream column': 'table column'}}, got {key!r}; "
+            "name at least one column"
+        )
+    table_columns = [column for _, column in pairs]
+    if len(set(table_columns)) < len(table_columns):
+        raise RequestError(f"expected each table column once in key, got {table_columns}; drop the repeated one")
+    return pairs
+
+
+def stream_key(df: DataFrame, name: str, *, case_sensitive: bool) -> tuple[Column, pa.DataType]:
+    """The stream's column of this name, or the nested one of this path, and its Arrow type.
+
+    Raises:
+        RequestError: there is none, there are several, or its type can't be a key.
+    """
+    path = _find(df.schema, [name], case_sensitive) or _find(df.schema, name.split("."), case_sensitive)
+    if path is None:
+        raise RequestError(f"expected a stream column named {name!r} for the key, got none; {nearest(name, df.columns)}")
+    names, data_type = path
+    if [_fold(column, case_sensitive) for column in df.columns].count(_fold(names[0], case_sensitive)) > 1:
+        raise RequestError(f"expected one stream column named {names[0]!r}, got several; rename all but one of them first")
+    quoted = ".".join(f"`{part.replace('`', '``')}`" for part in names)
+    try:
+        return F.col(quoted), to_arrow_type(data_type, timezone="UTC")
+    except Exception as error:
+        raise RequestError(f"expected a key of a simple type, got {name} of type {data_type.simpleString()}; cast it first") from error
+
+
+def check_clash(taken: Sequence[str], added: Sequence[str], *, case_sensitive: bool) -> None:
+    """Refuse added names that the stream, or another added column, has already."""
+    seen = {_fold(name, case_sensitive): name for name in taken}
+    for position, name in enumerate(added):
+        other = seen.get(_fold(name, case_sensitive))
+        if other is None:
+            seen[_fold(name, case_sensitive)] = name
+        elif other in added[:position]:
+            raise RequestError(f"expected different names for the table's columns, got {other!r} and {name!r}; rename one with AS")
+        else:
+            raise RequestError(
+                f"expected names that the stream does not have, got the table's column {name!r} beside the stream's {other!r}; "
+                f"give a prefix such as prefix='{name[:1]}_', or choose columns"
+            )
+
+
+def _find(schema: StructType, names: Sequence[str], case_sensitive: bool) -> tuple[list[str], DataType] | None:
+    """The path as the schema spells it, and the type at its end."""
+    found: list[str] = []
+    current: DataType = schema
+    for name in names:
+        if not isinstance(current, StructType):
+            return None
+        # The exact spelling first: where case does not matter to Spark, it may still be the one meant.
+        matches = [field for field in current.fields if field.name == name] or [
+            field for field in current.fields if _fold(field.name, case_sensitive) == _fold(name, case_sensitive)
+        ]
+        if not matches:
+            return None
+        found.append(matches[0].name)
+        current = matches[0].dataType
+    return found, current
+
+
+def _fold(name: str, case_sensitive: bool) -> str:
+    return name if case_sensitive else name.lower()

@@ -1,0 +1,25 @@
+"""The examples in the docstrings are true."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import srj
+
+MODULES = sorted(module.name for module in pkgutil.walk_packages(srj.__path__, "srj."))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_a_module_give_what_they_show(name: str) -> None:
+    """Each example with a `>>>` runs, unless it needs a server and says so."""
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_there_are_examples() -> None:
+    """The collection of modules finds those that are known to have some."""
+    finder = doctest.DocTestFinder()
+    assert any(test.examples for test in finder.find(importlib.import_module("srj.table")))
