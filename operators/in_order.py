@@ -26,8 +26,8 @@ def in_order(plan: Plan) -> DataFrame:
     The result is evaluated once however it is used: `observe` over it is a barrier for Spark's optimizer, and without
     metrics a non-deterministic function is. Both keep later filters above the join: filter first.
     """
-    settings = plan.spec.settings
-    lookup = launcher("in_order", plan.payload, settings.how, plan.several)
+    settings = plan.settings
+    lookup = launcher("in_order", plan.fingerprint, plan.payload, settings.how, plan.several)
     lookup.__annotations__ = _annotations(len(plan.keys))
     function = F.arrow_udf(lookup, _return_type(plan))
     if not settings.metrics:
@@ -40,7 +40,7 @@ def in_order(plan: Plan) -> DataFrame:
 
 def _unpack(joined: DataFrame, plan: Plan, matches: Column) -> DataFrame:
     """The table's columns, beside the stream's; rows as `how` wants them."""
-    how = plan.spec.settings.how
+    how = plan.settings.how
     if how in ("semi", "anti"):
         return joined.where(matches if how == "semi" else ~matches)
     if plan.several:

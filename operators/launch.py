@@ -26,4 +26,5 @@ def launcher(entry: str, payload: bytes, *arguments: object) -> Callable[[Iterat
             ) from None
         yield from getattr(worker, entry)(payload, *arguments, batches)
 
+    run.__name__ = "srj_lookup"  # what plans and the UI show
     return run

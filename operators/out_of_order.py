@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def map_in_arrow(plan: Plan) -> DataFrame:
     """Join with rows leaving as soon as they can, over Arrow batches."""
-    lookup = launcher("out_of_order", plan.payload, plan.spec.settings.how, len(plan.keys))
+    lookup = launcher("out_of_order", plan.fingerprint, plan.payload, plan.settings.how, len(plan.keys))
     return _finish(_with_keys(plan).mapInArrow(lookup, _schema(plan)), plan)
 
 
@@ -25,7 +25,7 @@ def map_in_pandas(plan: Plan) -> DataFrame:
     """The same over pandas frames, which is slower: for pipelines that have Arrow batches switched off."""
     keyed = _with_keys(plan)
     schema = to_arrow_schema(keyed.schema)
-    lookup = launcher("out_of_order_pandas", plan.payload, plan.spec.settings.how, len(plan.keys), schema)
+    lookup = launcher("out_of_order_pandas", plan.fingerprint, plan.payload, plan.settings.how, len(plan.keys), schema)
     return _finish(keyed.mapInPandas(lookup, _schema(plan)), plan)
 
 
@@ -42,7 +42,7 @@ def _schema(plan: Plan) -> StructType:
 
 
 def _finish(joined: DataFrame, plan: Plan) -> DataFrame:
-    settings = plan.spec.settings
+    settings = plan.settings
     if settings.metrics:
         joined = observe(joined, plan, F.col(METRICS_COLUMN))
     if settings.how != "left":  # a row that only carried metrics

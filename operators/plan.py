@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from srj.lookup.spec import LookupSpec
+    from srj.options import Settings
 
 # Columns that exist only between an operator and the end of its plan.
 MATCHES = "__srj_matches"
@@ -33,20 +34,23 @@ class Plan:
     Attributes:
         stream: the stream, or any DataFrame.
         keys: its key columns, in the order of the table's key.
-        spec: the lookup; `payload` is its pickled form, which holds no secret.
+        settings: the user's options.
+        spec: the lookup; `fingerprint` names it, `payload` is its pickled form, which holds no secret.
         added: names, prefix included, and Spark types of the table columns that come out.
     """
 
     stream: DataFrame
     keys: tuple[Column, ...]
+    settings: Settings
     spec: LookupSpec
+    fingerprint: str
     payload: bytes
     added: tuple[tuple[str, DataType], ...]
 
     @property
     def several(self) -> bool:
         """Whether a key may have several rows that all come out."""
-        return not self.spec.description.unique and self.spec.settings.on_multiple == "all"
+        return not self.spec.description.unique and not self.spec.question.exists_only and self.settings.on_multiple == "all"
 
 
 def observe(df: DataFrame, plan: Plan, metrics: Column) -> DataFrame:

@@ -36,32 +36,34 @@ class _ArrowRows:
         return int(rows.nbytes)
 
 
-def in_order(payload: bytes, how: str, several: bool, batches: Iterator[Any]) -> Iterator[pa.Array]:
+def in_order(fingerprint: str, payload: bytes, how: str, several: bool, batches: Iterator[Any]) -> Iterator[pa.Array]:
     """The key-only operator: key columns in, a struct of the matches and the metrics out, row by row in the same order.
 
     Args:
-        payload: the pickled `LookupSpec`.
+        fingerprint, payload: of the `LookupSpec`.
         how: left, inner, semi or anti.
         several: the matches of a row are a list of structs; else one struct, or NULL.
         batches: an array a batch, or a tuple of arrays where the key has several columns.
     """
-    operator = Operator(engine_for(payload, pickle.loads))
     keys = ((batch,) if isinstance(batch, pa.Array) else tuple(batch) for batch in batches)
-    for joined in operator.in_order(keys):
-        metrics: list[int] | None = operator.take_metrics()
-        for _, piece in joined.pieces(_MOST_ROWS):
-            matches = _matched(piece) if how in ("semi", "anti") else _lists(piece) if several else _structs(piece)
-            yield pa.StructArray.from_arrays([matches, _metrics_column(len(matches), metrics)], names=["matches", "metrics"])
-            metrics = None
+    with engine_for(fingerprint, payload) as engine:
+        operator = Operator(engine)
+        for joined in operator.in_order(keys):
+            metrics: list[int] | None = operator.take_metrics()
+            for _, piece in joined.pieces(_MOST_ROWS):
+                matches = _matched(piece) if how in ("semi", "anti") else _lists(piece) if several else _structs(piece)
+                yield pa.StructArray.from_arrays([matches, _metrics_column(len(matches), metrics)], names=["matches", "metrics"])
+                metrics = None
 
 
-def out_of_order(payload: bytes, how: str, key_count: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def out_of_order(
+    fingerprint: str, payload: bytes, how: str, key_count: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """The whole-row operator: stream rows with the key columns appended in, stream rows with table columns and metrics out.
 
     Where a batch may have no output (any `how` but left), one more row, a copy of a stream row, carries the metrics; its last
     column is not NULL, which is how it is told apart and removed.
     """
-    operator = Operator(engine_for(payload, pickle.loads))
     carrier: list[pa.RecordBatch] = []
 
     def split(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, tuple[pa.Array, ...]]:
@@ -71,29 +73,36 @@ def out_of_order(payload: bytes, how: str, key_count: int, batches: Iterator[pa.
             carrier.append(stream.slice(0, 1))
         return stream, tuple(batch.columns[own:])
 
-    for stream, joined in operator.out_of_order(map(split, batches), _ArrowRows()):
-        for begin, piece in joined.pieces(_MOST_ROWS):
-            part = stream.slice(begin, len(piece.counts))
-            if how == "left":
-                positions, rows = piece.outer()
-            elif how == "inner":
-                positions, rows = piece.inner()
-            else:
-                positions, rows = ((piece.counts > 0) == (how == "semi")).nonzero()[0], piece.source.select([])
-            kept = part if positions is None else part.take(pa.array(positions))
-            if kept.num_rows:
-                yield _with_metrics(kept, rows, operator.take_metrics() if how == "left" else None)
-    if how != "left" and carrier:
-        nulls = [pa.nulls(1, field.type) for field in operator.columns]
-        yield _with_metrics(carrier[0], pa.RecordBatch.from_arrays(nulls, schema=operator.columns), operator.take_metrics())
+    with engine_for(fingerprint, payload) as engine:
+        operator = Operator(engine)
+        for stream, joined in operator.out_of_order(map(split, batches), _ArrowRows()):
+            for begin, piece in joined.pieces(_MOST_ROWS):
+                kept, rows = _rows(stream.slice(begin, len(piece.counts)), piece, how)
+                if kept.num_rows:
+                    yield _with_metrics(kept, rows, operator.take_metrics() if how == "left" else None)
+        if how != "left" and carrier:
+            nulls = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in operator.columns], schema=operator.columns)
+            yield _with_metrics(carrier[0], nulls, operator.take_metrics())
+
+
+def _rows(stream: pa.RecordBatch, joined: Joined, how: str) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The stream rows and table rows that leave, side by side."""
+    positions: npt.NDArray[np.int64] | None
+    if how == "left":
+        positions, rows = joined.outer()
+    elif how == "inner":
+        positions, rows = joined.inner()
+    else:
+        positions, rows = ((joined.counts > 0) == (how == "semi")).nonzero()[0], joined.source.select([])
+    return stream if positions is None else stream.take(pa.array(positions)), rows
 
 
 def out_of_order_pandas(
-    payload: bytes, how: str, key_count: int, schema: pa.Schema, frames: Iterator[pd.DataFrame]
+    fingerprint: str, payload: bytes, how: str, key_count: int, schema: pa.Schema, frames: Iterator[pd.DataFrame]
 ) -> Iterator[pd.DataFrame]:
     """`out_of_order` over pandas frames. Integers with NULLs stay Python objects: as floats they would lose digits."""
     batches = (pa.RecordBatch.from_pandas(frame, schema=schema, preserve_index=False) for frame in frames)
-    for batch in out_of_order(payload, how, key_count, batches):
+    for batch in out_of_order(fingerprint, payload, how, key_count, batches):
         yield batch.to_pandas(integer_object_nulls=True)
 
 
@@ -114,7 +123,7 @@ def _structs(joined: Joined) -> pa.Array:
     mask = pa.array(missing) if missing.any() else None
     if not rows.num_columns:
         return pa.array(np.ones(len(missing), bool), mask=missing)
-    return pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema), mask=mask)
+    return pa.StructArray.from_arrays(rows.columns, names=_field_names(rows), mask=mask)
 
 
 def _lists(joined: Joined) -> pa.Array:
@@ -122,11 +131,16 @@ def _lists(joined: Joined) -> pa.Array:
     offsets = np.zeros(len(joined.counts) + 1, np.int32)
     np.cumsum(joined.counts, out=offsets[1:])
     values = (
-        pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))
+        pa.StructArray.from_arrays(rows.columns, names=_field_names(rows))
         if rows.num_columns
         else pa.array(np.ones(offsets[-1], bool))
     )
     return pa.ListArray.from_arrays(pa.array(offsets), values)
+
+
+def _field_names(rows: pa.RecordBatch) -> list[str]:
+    """Numbered, as the driver declares them: Spark matches a struct's fields by name, and fills in NULL where one is missing."""
+    return [f"c{position}" for position in range(rows.num_columns)]
 
 
 def _matched(joined: Joined) -> pa.Array:

@@ -19,18 +19,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv
+from rich import box
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as Grid
 
 from srj.embedded import EmbeddedPostgres
 from srj.enrich import srj_enrich
-from srj.errors import RequestError
+from srj.errors import RequestError, SrjError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
     from rich.console import Console
 
@@ -64,8 +66,21 @@ AIRPORTS = pa.schema(
     ]
 )
 _SQL_TYPES = {_INT: "integer", _TEXT: "text", _NUMBER: "double precision"}
-_SAMPLE = ("time_hour", "carrier", "flight", "tailnum", "plane_manufacturer", "plane_seats", "plane_year", "dest", "dest_name")
-_FIGURES = ("hits", "misses", "absent", "batches", "database_ms")
+_SAMPLE = {
+    "day": "date_format(time_hour, 'd MMM')",
+    "flight": "concat(carrier, ' ', flight)",
+    "tailnum": "tailnum",
+    "model": "plane_model",
+    "seats": "plane_seats",
+    "built": "plane_year",
+    "to": "dest",
+    "airport": "dest_name",
+}
+_FIGURES = {"hits": "hits", "misses": "misses", "absent": "absent", "lookups": "batches", "db ms": "database_ms"}
+# Spark takes a configuration without an appender for none.
+_QUIET_LOG = (
+    "rootLogger.level = off\nrootLogger.appenderRef.none.ref = none\nappender.none.type = Null\nappender.none.name = none\n"
+)
 
 
 @dataclass(frozen=True)
@@ -87,6 +102,11 @@ class Folders:
     def enriched(self) -> Path:
         """The result."""
         return self.output / "enriched"
+
+    @property
+    def quiet_log(self) -> Path:
+        """Spark's logging configuration."""
+        return self.output / "log4j2.properties"
 
     @property
     def checkpoint(self) -> Path:
@@ -125,7 +145,7 @@ def run(
         with console.status("reading the flights of 2013"):
             flights = write_flights(data, folders.flights, months)
         with console.status(f"starting Spark on {master}"):
-            spark = stack.enter_context(_spark(master, server.password))
+            spark = stack.enter_context(_spark(master, server.password, folders))
         query = start_query(spark, server, folders)
         stack.callback(query.stop)
         _follow(query, flights, console)
@@ -192,10 +212,10 @@ def start_query(spark: SparkSession, server: EmbeddedPostgres, folders: Folders)
     return writer.queryName("srj-demo").trigger(availableNow=True).start(str(folders.enriched))
 
 
-def metrics(progress: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the joins of one micro-batch observed, in the order in which they were written."""
-    observed = progress.get("observedMetrics") or {}
-    return [row.asDict() for name, row in sorted(observed.items()) if name.startswith("srj")]
+def metrics(progress: StreamingQueryProgress, join: str) -> dict[str, int]:
+    """What a join observed in one micro-batch."""
+    [row] = [row for name, row in progress.observedMetrics.items() if name.startswith(f"srj_{join}_")]
+    return dict(row["srj"])
 
 
 def _convert_options(schema: pa.Schema) -> csv.ConvertOptions:
@@ -228,15 +248,17 @@ def _prepare_output(folders: Folders) -> None:
 
 
 @contextlib.contextmanager
-def _spark(master: str, password: str) -> Iterator[SparkSession]:
+def _spark(master: str, password: str, folders: Folders) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - what is missing is said before this second's import
 
+    folders.quiet_log.write_text(_QUIET_LOG)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         f"spark.executorEnv.{PASSWORD_VARIABLE}": password,
-        "spark.log.level": "ERROR",
+        # What fails is told by the query; the log would bury it.
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={folders.quiet_log.as_uri()}",
         "spark.python.udf.pipelined.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
@@ -258,13 +280,23 @@ def _follow(query: StreamingQuery, flights: int, console: Console) -> None:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("streaming flights", total=flights)
-        while not query.awaitTermination(1):
-            progress.update(task, completed=sum(batch["numInputRows"] for batch in query.recentProgress))
+        while not _has_ended(query):
+            progress.update(task, completed=sum(batch.numInputRows for batch in query.recentProgress))
+
+
+def _has_ended(query: StreamingQuery) -> bool:
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - see _spark
+
+    try:
+        return bool(query.awaitTermination(1))
+    except StreamingQueryException as error:
+        cause = next((line for line in reversed(f"{error}".splitlines()) if "Error: " in line), f"{error}".splitlines()[0])
+        raise SrjError(f"expected the stream to run to its end, but it failed: {cause}") from error
 
 
 def _show_result(spark: SparkSession, query: StreamingQuery, folders: Folders, console: Console) -> None:
     enriched = spark.read.parquet(str(folders.enriched))
-    console.print(_rows_grid("Some enriched flights", _SAMPLE, _sample(enriched)))
+    console.print(_sample_grid(_sample(enriched)))
     console.print(_metrics_grid(query))
     total, planes, airports = enriched.selectExpr(
         "count(*)", "avg(if(plane_model IS NULL, 1, 0)) * 100", "avg(if(dest_name IS NULL, 1, 0)) * 100"
@@ -273,33 +305,34 @@ def _show_result(spark: SparkSession, query: StreamingQuery, folders: Folders, c
 
 
 def _sample(enriched: DataFrame) -> list[tuple[Any, ...]]:
-    """A few rows of different days, one of them without a plane."""
+    """A few rows of different days, the last without a plane."""
     found = enriched.where("plane_model IS NOT NULL").sample(fraction=0.001, seed=2013).limit(7)
     missing = enriched.where("plane_model IS NULL AND tailnum IS NOT NULL").limit(1)
-    return [tuple(row) for row in found.unionByName(missing).select(*_SAMPLE).collect()]
+    return [tuple(row) for rows in (found, missing) for row in rows.selectExpr(*_SAMPLE.values()).collect()]
 
 
-def _rows_grid(title: str, headings: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Grid:
-    grid = Grid(*headings, title=title, title_justify="left")
+def _sample_grid(rows: Sequence[tuple[Any, ...]]) -> Grid:
+    grid = _grid("Some enriched flights", *_SAMPLE)
     for row in rows:
         grid.add_row(*("[dim]NULL[/]" if value is None else escape(f"{value}") for value in row))
     return grid
 
 
 def _metrics_grid(query: StreamingQuery) -> Grid:
-    grid = Grid(title="Each micro-batch", title_justify="left")
-    for heading in ("batch", "flights", "ms", "join", *(figure.replace("_", " ") for figure in _FIGURES)):
-        grid.add_column(heading, justify="left" if heading == "join" else "right")
+    grid = _grid("Each micro-batch", "batch", "flights", "ms", "join", *_FIGURES)
+    for column in grid.columns:
+        column.justify = "left" if column.header == "join" else "right"
     for progress in query.recentProgress:
-        batch = [
-            f"{progress['batchId']}",
-            f"{progress['numInputRows']:,}",
-            f"{progress['durationMs'].get('triggerExecution', 0):,}",
-        ]
-        for join, observed in zip(JOINS, metrics(progress), strict=True):
-            grid.add_row(*batch, join, *(f"{observed[figure]:,.0f}" for figure in _FIGURES))
+        batch = [f"{progress.batchId}", f"{progress.numInputRows:,}", f"{progress.durationMs.get('triggerExecution', 0):,}"]
+        for join in JOINS:
+            observed = metrics(progress, join)
+            grid.add_row(*batch, join, *(f"{observed[figure]:,.0f}" for figure in _FIGURES.values()))
             batch = ["", "", ""]
     return grid
+
+
+def _grid(title: str, *headings: str) -> Grid:
+    return Grid(*headings, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
 
 
 def _counted(tables: dict[str, int]) -> str:

@@ -14,7 +14,7 @@ from srj.lookup.spec import LookupSpec
 from srj.operators.in_order import in_order
 from srj.operators.out_of_order import map_in_arrow
 from srj.operators.plan import Plan
-from srj.options import Options, parse_options
+from srj.options import Cache, Options, parse_options
 from srj.session import check_shuffle, description_of, flushes_each_batch, is_case_sensitive, without_secret
 from srj.stream_columns import check_clash, key_pairs, stream_key
 from srj.table import Table
@@ -80,8 +80,13 @@ def srj_enrich(
         DatabaseError: the database can't be asked about the table.
 
     Example:
-        >>> enriched = srj_enrich(orders, "postgresql://reader:${DB_PASSWORD}@db/shop#public.products",
-        ...     key={"product_id": "id"}, columns=["name", "price"], ttl="1 h")  # doctest: +SKIP
+        >>> enriched = srj_enrich(
+        ...     orders,
+        ...     "postgresql://reader:${DB_PASSWORD}@db/shop#public.products",
+        ...     key={"product_id": "id"},
+        ...     columns=["name", "price"],
+        ...     ttl="1 h",
+        ... )  # doctest: +SKIP
     """
     settings = parse_options(options)
     plan = plan_for(df, table, key, settings)
@@ -113,15 +118,19 @@ def plan_for(df: DataFrame, table: str | Table, key: str | Sequence[str] | Mappi
     )
     case_sensitive = is_case_sensitive(session)
     fields = [stream_key(df, name, case_sensitive=case_sensitive) for name, _ in pairs]
-    description = description_of(session, question, table.url, settings.connect_timeout)
+    description = description_of(session, question, table.url, settings.lookup.connect_timeout)
     for (name, _), (_, arrow_type), key_column in zip(pairs, fields, description.key, strict=True):
         check_key_type(arrow_type, key_column, name)
     added = tuple((settings.prefix + column.name, from_arrow_type(column.type)) for column in description.columns)
     check_clash(df.columns, [name for name, _ in added], case_sensitive=case_sensitive)
     for warning in (*description.warnings, *check_shuffle(session)):
         warnings.warn(warning, stacklevel=3)
-    spec = LookupSpec(question, description, settings)
-    return Plan(df, tuple(column for column, _ in fields), spec, cloudpickle.dumps(spec), added)
+    spec = LookupSpec(
+        question, description, settings.lookup, at_most_one=settings.on_multiple == "error" and not question.exists_only
+    )
+    cache = settings.lookup.cache
+    fingerprint = spec.fingerprint(b"" if isinstance(cache, Cache) else cloudpickle.dumps(cache))
+    return Plan(df, tuple(column for column, _ in fields), settings, spec, fingerprint, cloudpickle.dumps(spec), added)
 
 
 def _both(first: str | None, second: str | None) -> str | None:

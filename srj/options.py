@@ -110,8 +110,21 @@ class Options(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LookupSettings:
+    """What of the options concerns the lookups themselves, wherever their rows go; durations in seconds."""
+
+    cache: Cache | CacheFactory = Cache()
+    ttl: float | None = 600.0
+    missing_ttl: float | None = 60.0
+    batch: Batch = Batch()
+    connect_timeout: float = 10.0
+    lookup_timeout: float = 30.0
+    retries: int = 3
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settings:
-    """`Options` after parsing: everything present and of one type, durations in seconds."""
+    """`Options` after parsing: everything present and of one type."""
 
     how: How = "left"
     columns: tuple[str, ...] | None = None
@@ -120,20 +133,14 @@ class Settings:
     on_multiple: OnMultiple = "all"
     order_by: str | None = None
     order: Order = "input"
-    cache: Cache | CacheFactory = Cache()
-    ttl: float | None = 600.0
-    missing_ttl: float | None = 60.0
-    batch: Batch = Batch()
-    connect_timeout: float = 10.0
-    lookup_timeout: float = 30.0
-    retries: int = 3
     metrics: bool = True
+    lookup: LookupSettings = LookupSettings()
 
 
 def parse_options(options: Options) -> Settings:
     """Check the options, those of the ``config`` file included; what is given as an argument wins.
 
-    >>> parse_options({"how": "inner", "ttl": "1 h"}).ttl
+    >>> parse_options({"how": "inner", "ttl": "1 h"}).lookup.ttl
     3600.0
     """
     given: dict[str, Any] = dict(options)
@@ -163,14 +170,6 @@ def read_config(path: str | Path) -> dict[str, Any]:
 def _settings(values: dict[str, Any]) -> Settings:
     """Bring each option to its one type."""
     defaults = Settings()
-    cache, batch = values.get("cache", defaults.cache), values.get("batch", defaults.batch)
-    if isinstance(cache, (str, int)) and not isinstance(cache, bool):
-        cache = Cache(size=cache)
-    elif not isinstance(cache, Cache) and not callable(cache):
-        raise RequestError(f"expected cache as a size, a Cache or a factory of a cachetools.Cache, got {cache!r}; try '128 MB'")
-    if not isinstance(batch, Batch):
-        batch = Batch(size=batch)
-    own_ttl, own_missing = (cache.ttl, cache.missing_ttl) if isinstance(cache, Cache) else (defaults.ttl, defaults.missing_ttl)
     columns = values.get("columns")
     settings = Settings(
         how=one_of("how", values.get("how", defaults.how), get_args(How)),
@@ -180,6 +179,26 @@ def _settings(values: dict[str, Any]) -> Settings:
         on_multiple=one_of("on_multiple", values.get("on_multiple", defaults.on_multiple), get_args(OnMultiple)),
         order_by=_text("order_by", values.get("order_by")),
         order=one_of("order", values.get("order", defaults.order), get_args(Order)),
+        metrics=one_of("metrics", values.get("metrics", defaults.metrics), (True, False)),
+        lookup=_lookup_settings(values, defaults.lookup),
+    )
+    if settings.order_by is not None and settings.on_multiple != "first":
+        raise RequestError(f"expected order_by only with on_multiple='first', got on_multiple={settings.on_multiple!r}; drop one")
+    if settings.how in ("semi", "anti") and (settings.columns is not None or settings.prefix):
+        raise RequestError(f"expected no columns or prefix with how={settings.how!r}, which adds no column; drop them")
+    return settings
+
+
+def _lookup_settings(values: dict[str, Any], defaults: LookupSettings) -> LookupSettings:
+    cache, batch = values.get("cache", defaults.cache), values.get("batch", defaults.batch)
+    if isinstance(cache, (str, int)) and not isinstance(cache, bool):
+        cache = Cache(size=cache)
+    elif not isinstance(cache, Cache) and not callable(cache):
+        raise RequestError(f"expected cache as a size, a Cache or a factory of a cachetools.Cache, got {cache!r}; try '128 MB'")
+    if not isinstance(batch, Batch):
+        batch = Batch(size=batch)
+    own_ttl, own_missing = (cache.ttl, cache.missing_ttl) if isinstance(cache, Cache) else (defaults.ttl, defaults.missing_ttl)
+    return LookupSettings(
         cache=cache,
         ttl=parse_duration("ttl", values.get("ttl", own_ttl)),
         missing_ttl=parse_duration("missing_ttl", values.get("missing_ttl", own_missing)),
@@ -187,13 +206,7 @@ def _settings(values: dict[str, Any]) -> Settings:
         connect_timeout=_finite("connect_timeout", values.get("connect_timeout", defaults.connect_timeout)),
         lookup_timeout=_finite("lookup_timeout", values.get("lookup_timeout", defaults.lookup_timeout)),
         retries=whole_number("retries", values.get("retries", defaults.retries), 0, 100),
-        metrics=one_of("metrics", values.get("metrics", defaults.metrics), (True, False)),
     )
-    if settings.order_by is not None and settings.on_multiple != "first":
-        raise RequestError(f"expected order_by only with on_multiple='first', got on_multiple={settings.on_multiple!r}; drop one")
-    if settings.how in ("semi", "anti") and (settings.columns is not None or settings.prefix):
-        raise RequestError(f"expected no columns or prefix with how={settings.how!r}, which adds no column; drop them")
-    return settings
 
 
 def _check_names(given: Mapping[str, object], what: str, known: Mapping[str, object]) -> None:

@@ -40,7 +40,7 @@ def description_of(session: SparkSession, question: Question, url: DatabaseUrl, 
         description = describe(replace(question, url=url), timeout)
     except ConnectionFailedError:
         # Private networks and Connect clients: the workers may reach what this process can't.
-        if _conf(session, "spark.master", "").startswith("local"):
+        if _conf(session, "spark.master").startswith("local"):
             raise
         description = _describe_there(session, question, timeout)
     _descriptions[name] = (time.monotonic(), description)
@@ -77,18 +77,18 @@ def session_id(session: SparkSession) -> str:
 
 def is_case_sensitive(session: SparkSession) -> bool:
     """Whether two column names may differ in case only."""
-    return _conf(session, "spark.sql.caseSensitive", "false") == "true"
+    return _conf(session, "spark.sql.caseSensitive") == "true"
 
 
 def flushes_each_batch(session: SparkSession) -> bool:
     """Whether a batch leaves Python when it is made, rather than when 64 KB have gathered."""
-    return _conf(session, "spark.python.udf.pipelined.enabled", "false") == "true"
+    return _conf(session, "spark.python.udf.pipelined.enabled") == "true"
 
 
 def check_shuffle(session: SparkSession) -> tuple[str, ...]:
     """A warning where a recomputed task may split rows in two: it may see a changed table, and a shuffle may already have used the old."""
     name = "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch"
-    if _conf(session, name, "false") == "true":
+    if _conf(session, name) == "true":
         return ()
     return (
         f"a shuffle on an enriched column is exact after a task is retried only with {name}=true (Spark 4.1 and later), which "
@@ -107,5 +107,10 @@ def _describe_there(session: SparkSession, question: Question, timeout: float) -
     return outcome
 
 
-def _conf(session: SparkSession, name: str, default: str) -> str:
-    return str(session.conf.get(name, default)).lower()
+def _conf(session: SparkSession, name: str) -> str:
+    """The setting in lower case, Spark's own default included; empty where this Spark has no such setting."""
+    try:
+        # Not get(name, default): that returns the given default in place of Spark's.
+        return str(session.conf.get(name)).lower()
+    except Exception:  # noqa: BLE001  classic and Connect raise different classes for an unknown name
+        return ""

@@ -58,7 +58,9 @@ def stream_key(df: DataFrame, name: str, *, case_sensitive: bool) -> tuple[Colum
     try:
         return F.col(quoted), to_arrow_type(data_type, timezone="UTC")
     except Exception as error:
-        raise RequestError(f"expected a key of a simple type, got {name} of type {data_type.simpleString()}; cast it first") from error
+        raise RequestError(
+            f"expected a key of a simple type, got {name} of type {data_type.simpleString()}; cast it first"
+        ) from error
 
 
 def check_clash(taken: Sequence[str], added: Sequence[str], *, case_sensitive: bool) -> None:

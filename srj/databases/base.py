@@ -44,6 +44,7 @@ class KeyLimits:
         uuid: the column holds uuids, which travel as text; other text is impossible.
         no_nul: text with a NUL character is impossible (PostgreSQL refuses a whole statement for one).
         bmp_only: text with characters beyond U+FFFF is impossible (MySQL's utf8mb3).
+        encoding: the database's encoding, as Python calls it; text that it can't express is impossible. None for UTF-8.
         lowest, highest: bounds of dates (days) and timestamps (microseconds) since 1970, both inclusive.
         any_precision: the column holds decimals that its Arrow type can't; a stream's decimals must fit the Arrow type.
     """
@@ -51,6 +52,7 @@ class KeyLimits:
     uuid: bool = False
     no_nul: bool = False
     bmp_only: bool = False
+    encoding: str | None = None
     lowest: int | None = None
     highest: int | None = None
     any_precision: bool = False

@@ -29,6 +29,7 @@ _UUID = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 # What databases take as well: upper case, hyphens left out, braces (in pairs: hence the two forms).
 _LOOSE_UUID = r"^(?:[0-9a-f]{4}(?:-?[0-9a-f]{4}){7}|\{[0-9a-f]{4}(?:-?[0-9a-f]{4}){7}\})$"
 _UUID_GROUPS = r"^(.{8})(.{4})(.{4})(.{4})(.{12})$"
+_FIRST_BYTE_BEYOND_ASCII = 0x80
 _FIRST_BYTE_BEYOND_BMP = 0xF0
 _ROOM = 38 - 20  # the largest scale at which every 64-bit integer fits into 38 digits
 
@@ -219,17 +220,38 @@ def _convert_decimal(array: pa.Array, key: KeyColumn) -> _Converted:
 def _convert_text(array: pa.Array, key: KeyColumn) -> _Converted:
     """Drop text with characters that the column can't hold; the bytes of all texts at once usually say that there is none."""
     array, _ = _cast(array, key)
-    limits, patterns = key.limits, []
-    if (limits.no_nul or limits.bmp_only) and (data := array.buffers()[2]) is not None:
+    limits, patterns, impossible = key.limits, [], None
+    if (limits.no_nul or limits.bmp_only or limits.encoding) and (data := array.buffers()[2]) is not None:
         offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, 4 * array.offset)
         text = data.slice(offsets[0], offsets[-1] - offsets[0])
         if limits.no_nul and b"\0" in text.to_pybytes():
             patterns.append("\0")
         if limits.bmp_only and text.size and np.frombuffer(text, np.uint8).max() >= _FIRST_BYTE_BEYOND_BMP:
             patterns.append(r"[\x{10000}-\x{10FFFF}]")
+        if limits.encoding and text.size and np.frombuffer(text, np.uint8).max() >= _FIRST_BYTE_BEYOND_ASCII:
+            array, impossible = _drop(array, _not_encodable(array, limits.encoding))
     if not patterns:
-        return array, None
-    return _drop(array, pc.match_substring_regex(array, "|".join(patterns)))
+        return array, impossible
+    array, unstorable = _drop(array, pc.match_substring_regex(array, "|".join(patterns)))
+    if impossible is None or unstorable is None:
+        return array, unstorable if impossible is None else impossible
+    return array, impossible | unstorable
+
+
+def _not_encodable(array: pa.Array, encoding: str) -> pa.BooleanArray:
+    """Which texts an encoding has no bytes for; Arrow knows UTF-8 alone, so each text beyond ASCII is tried by itself."""
+
+    def fails(text: str) -> bool:
+        try:
+            text.encode(encoding)
+        except UnicodeEncodeError:
+            return True
+        return False
+
+    beyond = pc.invert(pc.string_is_ascii(array)).fill_null(False)  # noqa: FBT003
+    mask: npt.NDArray[np.bool_] = beyond.to_numpy(zero_copy_only=False).copy()
+    mask[mask] = [fails(text) for text in array.filter(beyond).to_pylist()]
+    return pa.array(mask)
 
 
 def _convert_uuid(array: pa.Array, key: KeyColumn) -> _Converted:

@@ -68,7 +68,9 @@ async def _describe(session: Session, question: Question) -> Description:
     key_columns = [_key_column(name, facts, question) for name in question.key]
     key = [_described_key(column, question) for column in key_columns]
     columns = [] if question.exists_only else await _columns(session, question, facts)
-    await _check(session, question, "where", question.where, "WHERE ({}\n)")
+    # Without brackets too, or a condition that closes ours and opens another pair would pass.
+    await _check(session, question, "where", question.where, "SELECT 1 FROM {table} WHERE {sql}\nLIMIT 0")
+    await _check(session, question, "where", question.where, "SELECT 1 FROM {table} WHERE ({sql}\n) LIMIT 0")
     order_by = await _order(session, question, facts) if question.first else None
     index = _serving_index(facts, question)
     depth = index.depth(question.key) if index else 0
@@ -156,16 +158,17 @@ def _refuse_doubles(names: Sequence[str], question: Question) -> None:
         raise TableError(f"expected different names of columns for {question.table}, got {double!r} twice; write AS another_name")
 
 
-async def _check(session: Session, question: Question, part: str, sql: str | None, clause: str) -> None:
+async def _check(session: Session, question: Question, part: str, sql: str | None, statement: str) -> None:
     """Have the server check a condition or an order, without reading a row."""
     if sql is not None:
         with checking(question.table, f"{part} {sql!r}"):
-            await session.query(f"SELECT 1 FROM {quote(*_place(question))} {clause.format(sql)} LIMIT 0")
+            await session.query(statement.format(table=quote(*_place(question)), sql=sql))
 
 
 async def _order(session: Session, question: Question, facts: TableFacts) -> str:
     """How a key's first row is chosen: the user's order, ties broken by the primary key."""
-    await _check(session, question, "order_by", question.order_by, "ORDER BY {}\n")
+    window = "SELECT ROW_NUMBER() OVER (ORDER BY {sql}\n) FROM {table} LIMIT 0"
+    await _check(session, question, "order_by", question.order_by, window)
     order = [question.order_by + "\n"] if question.order_by is not None else []
     order += [f"{quote(*_place(question), name)}" for name in facts.primary_key]
     if not order:

@@ -65,7 +65,7 @@ class MySQLConnection:
         for offset, literal in self._literals(list(zip(*columns, strict=True)), 0):
             left = max(deadline - loop.time(), 0.001)
             sql = limited(self._description.sql, left, is_mariadb=self._session.is_mariadb)
-            yield offset, (await self._session.query((sql % literal).encode())).rows
+            yield offset, (await self._session.query(sql % literal)).rows
 
     def _literals(self, keys: list[tuple[Any, ...]], offset: int) -> Iterator[tuple[int, str]]:
         """The keys as an SQL literal, cut in halves as long as the server would refuse it as too long."""

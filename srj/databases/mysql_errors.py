@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,11 @@ def connecting(url: DatabaseUrl, timeout: float) -> Iterator[None]:
     except err.Error as error:
         if isinstance(error.__cause__, TimeoutError):
             raise _unanswered(place, timeout) from error
+        if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+            raise LookupFailedError(
+                f"expected a certificate of {place} that can be verified, got: {_said(error)}; name its issuer by "
+                "ssl_ca=/path/to/ca.pem"
+            ) from error
         raise _connection_error(error, url) from error
     except _BROKEN as error:
         raise ConnectionFailedError(
@@ -107,12 +113,12 @@ def _connection_error(error: err.Error, url: DatabaseUrl) -> DatabaseError:
         )
     if code in _NO_DATABASE:
         return LookupFailedError(
-            f"expected a database at {url.host}:{url.port} that this user may read, got: {_said(error)}; correct the name after the "
-            "host in the URL, or grant it"
+            f"expected a database at {url.host}:{url.port} that this user may read, got: {_said(error)}; correct the name after "
+            "the host in the URL, or grant it"
         )
     if code is None or code in _TRANSIENT:
         return ConnectionFailedError(
-            f"expected a connection to {place}, got: {_said(error)}; check host and port and that the server is running"
+            f"expected a connection to {place}, got: {_said(error)}; check the host, the port and that it is running"
         )
     return LookupFailedError(f"expected a connection to {place}, got: {_said(error)}; correct the URL or the server's permissions")
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import aiomysql  # type: ignore[import-untyped]  # aiomysql ships no types
+from pymysql.constants import COMMAND  # type: ignore[import-untyped]  # pymysql ships no types
 
 from srj.databases.mysql_errors import connecting
+from srj.databases.mysql_rows import BulkResult
 from srj.errors import LookupFailedError, RequestError
 
 if TYPE_CHECKING:
@@ -97,17 +99,26 @@ class Session:
             raise
         return session
 
-    async def query(self, sql: str | bytes, parameters: Sequence[Any] | None = None) -> Result:
-        """Run one statement; the driver's errors pass through."""
-        cursor = await self._driver.cursor()
-        await cursor.execute(sql, parameters)
-        rows = await cursor.fetchall()
-        fields = cursor._result.fields if cursor.description else ()  # noqa: SLF001 - description leaves out signs and character sets
-        return Result(rows, fields)
+    async def query(self, sql: str, parameters: Sequence[str | int] = ()) -> Result:
+        """Run one statement; the driver's errors pass through.
 
-    def literal(self, text: str) -> str:
-        """Text as an SQL literal, quoted by the driver for this session's sql_mode."""
-        quoted: str = self._driver.escape(text)
+        Args:
+            sql: the statement; with parameters, ``%s`` stands for each and ``%%`` for a percent sign.
+            parameters: values, quoted by the driver.
+        """
+        # Not through a cursor: it hides signs and character sets of results, and asks for the text of every warning, of which
+        # keys that can't be values of the column make one each.
+        text = sql % tuple(map(self.literal, parameters)) if parameters else sql
+        await self._driver._execute_command(COMMAND.COM_QUERY, text.encode())  # noqa: SLF001
+        result = BulkResult(self._driver)
+        await result.read()
+        if result.server_status is not None:  # it says whether backslashes escape, by which the driver quotes
+            self._driver.server_status = result.server_status
+        return Result(result.rows or (), getattr(result, "fields", ()))
+
+    def literal(self, value: str | int) -> str:
+        """A value as an SQL literal, quoted by the driver for this session's sql_mode."""
+        quoted: str = self._driver.escape(value)
         return quoted
 
     def is_open(self) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from srj.databases.base import Column, Description, KeyColumn, Question
 from srj.databases.postgresql_errors import checking
 from srj.databases.postgresql_sql import Lookup, quote
-from srj.databases.postgresql_types import DbType, KeyType, key_type, value_type
+from srj.databases.postgresql_types import DbType, KeyType, key_type, python_encoding, value_type
 from srj.errors import TableError
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ HAVING bool_and(k.collation_id IN (0, a.attcollation) AND NOT (t.typname = 'cite
 """
 _STATISTICS = """
 SELECT DISTINCT ON (attname) attname::text AS name, avg_width, n_distinct::float8 AS distinct, null_frac::float8 AS nulls
-FROM pg_stats s JOIN pg_class c ON c.relname = s.tablename JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = s.schemaname
+FROM pg_stats s
+JOIN pg_class c ON c.relname = s.tablename
+JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = s.schemaname
 WHERE c.oid = $1 ORDER BY attname, inherited DESC
 """
 
@@ -100,7 +102,8 @@ async def describe(connection: asyncpg.Connection, question: Question) -> Descri
         TableError: with one sentence that names table and column and says what to do.
     """
     relation = await _relation(connection, question)
-    keys = [_key(question, relation, name) for name in question.key]
+    encoding = python_encoding(connection.get_settings().server_encoding)
+    keys = [_key(question, relation, name, encoding) for name in question.key]
     if question.where is not None:
         with checking(question.table, f"where {question.where!r}"):
             await connection.prepare(f"SELECT FROM {relation.sql} WHERE ({question.where}\n)")
@@ -172,12 +175,13 @@ def _no_column(question: Question, relation: _Relation, name: str, advice: str =
     return TableError(f"expected a column of table {question.table}, got {name!r}, which it has not; {remedy}{advice}")
 
 
-def _key(question: Question, relation: _Relation, name: str) -> tuple[KeyColumn, KeyType]:
+def _key(question: Question, relation: _Relation, name: str, encoding: str | None) -> tuple[KeyColumn, KeyType]:
     if name not in relation.types:
         raise _no_column(question, relation, name)
     db_type = relation.types[name]
     key = key_type(db_type, question.table, name)
-    return KeyColumn(name, quote(name), db_type.shown, key.arrow, key.cast, key.limits), key
+    limits = replace(key.limits, encoding=encoding) if key.limits.no_nul else key.limits
+    return KeyColumn(name, quote(name), db_type.shown, key.arrow, key.cast, limits), key
 
 
 async def _columns(connection: asyncpg.Connection, question: Question, relation: _Relation) -> list[tuple[Column, str]]:

@@ -91,7 +91,7 @@ def asking(url: DatabaseUrl, table: str, timeout: float) -> Iterator[None]:
         raise LookupFailedError(
             f"expected an answer of table {table} at {place}, got: {_said(error)}; correct the table, the SQL or the rights"
         ) from error
-    except (asyncpg.UnsupportedClientFeatureError, asyncpg.DataError, asyncpg.InternalClientError) as error:
+    except (asyncpg.UnsupportedClientFeatureError, asyncpg.DataError, asyncpg.InternalClientError, UnicodeDecodeError) as error:
         raise LookupFailedError(
             f"expected values of table {table} at {place} that the driver can read, got: {_said(error)}; cast the column to text"
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -167,6 +168,20 @@ def key_type(db_type: DbType, table: str, column: str) -> KeyType:
         f"expected a key of a type that Spark has, got {table}.{column} of type {db_type.shown}; "
         "make a view with this column cast to text, and an index on that expression"
     )
+
+
+def python_encoding(server: str) -> str | None:
+    """Python's name of a server's encoding; None where all of Unicode can be asked.
+
+    >>> python_encoding("WIN1252"), python_encoding("LATIN9"), python_encoding("UTF8")
+    ('cp1252', 'iso8859-15', None)
+    """
+    if server in {"UTF8", "SQL_ASCII"}:
+        return None
+    try:
+        return codecs.lookup(server.replace("WIN", "cp").replace("KOI8", "koi8_")).name
+    except LookupError:  # an encoding that Python lacks: the server itself will refuse what it can't express
+        return None
 
 
 def _digits(numeric: DbType) -> tuple[int, int] | None:

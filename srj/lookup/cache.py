@@ -57,8 +57,15 @@ class ColumnarCache:
         RequestError: the size is too small for a handful of rows, the memory can't be had, or a type can't be kept.
 
     Example:
-        >>> cache = ColumnarCache([pa.int64()], pa.schema({"name": pa.string()}), size_bytes=None, size_rows=1000, ttl=60.0,
-        ...                       missing_ttl=1.0, unique=True)
+        >>> cache = ColumnarCache(
+        ...     [pa.int64()],
+        ...     pa.schema({"name": pa.string()}),
+        ...     size_bytes=None,
+        ...     size_rows=1000,
+        ...     ttl=60.0,
+        ...     missing_ttl=1.0,
+        ...     unique=True,
+        ... )
         >>> rows = pa.record_batch({"name": ["anna"]})
         >>> cache.insert(Keys((pa.array([7, 8]),)), np.array([1, 0], np.int32), rows, started=0.0)
         >>> found = cache.lookup(Keys((pa.array([8, 7, 9]),)), now=0.5)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
+import pickle
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from srj.options import Cache as CacheOptions
 from srj.quantities import parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import numpy as np
     import numpy.typing as npt
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from srj.lookup.interface import Cache, CacheStats, Found
     from srj.lookup.keys import Keys
     from srj.lookup.spec import LookupSpec
+
+# Estimated bytes of a key of varying length, to divide the cache's memory by.
+_KEY_WIDTH = 16
 
 
 @dataclass(frozen=True)
@@ -60,14 +63,12 @@ class Engine:
         clock: seconds, on one clock for all processes of a machine.
     """
 
-    def __init__(
-        self, spec: LookupSpec, connect: Opener | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, spec: LookupSpec, connect: Opener | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.spec = spec
         self._clock = clock
         self._lock = threading.Lock()
         self._cache = make_cache(spec)
-        self._one_row = spec.description.unique or spec.settings.on_multiple == "error"
+        self._one_row = spec.description.unique or spec.at_most_one
         settings = spec.settings
         self._fetcher = Fetcher(
             connect or _opener(spec),
@@ -152,21 +153,36 @@ def make_cache(spec: LookupSpec) -> Cache:
         missing_ttl=settings.missing_ttl,
         unique=description.unique or spec.question.exists_only,
         rows_per_key=description.rows_per_key,
-        widths=[column.width for column in description.columns],
+        widths=[_KEY_WIDTH] * len(description.key) + [column.width for column in description.columns],
     )
 
 
-_engines: dict[tuple[int, str], Engine] = {}
+# Engines that nobody uses now are kept for the next micro-batch, but no more than these: each holds a cache.
+_MOST_IDLE = 3
+
+_engines: dict[str, Engine] = {}  # the least recently used first
+_users: dict[str, int] = {}
 _engines_lock = threading.Lock()
 
 
-def engine_for(payload: bytes, load: Callable[[bytes], LookupSpec]) -> Engine:
-    """This process's engine for a pickled `LookupSpec`, made when it is first asked for.
+@contextmanager
+def engine_for(fingerprint: str, payload: bytes) -> Iterator[Engine]:
+    """This process's engine for a lookup, made when it is first asked for and kept when the block ends.
 
-    Workers are forked, and threads do not survive a fork: an engine belongs to the process that made it.
+    Workers are forked before they get here, and threads do not survive a fork: an engine belongs to the process that made it.
+
+    Args:
+        fingerprint, payload: of the `LookupSpec`; the payload is its pickled form.
     """
-    name = (os.getpid(), hashlib.sha256(payload).hexdigest())
     with _engines_lock:
-        if name not in _engines:
-            _engines[name] = Engine(load(payload))
-        return _engines[name]
+        engine = _engines.pop(fingerprint, None) or Engine(pickle.loads(payload))  # noqa: S301  the driver's own
+        _engines[fingerprint] = engine
+        _users[fingerprint] = _users.get(fingerprint, 0) + 1
+        closing = [_engines.pop(name) for name in [name for name in _engines if not _users.get(name)][:-_MOST_IDLE]]
+    for idle in closing:
+        idle.close()
+    try:
+        yield engine
+    finally:
+        with _engines_lock:
+            _users[fingerprint] -= 1

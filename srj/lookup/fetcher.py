@@ -82,9 +82,7 @@ class Fetcher:
         self._thread = threading.Thread(target=self._run, name="srj-fetcher", daemon=True)
         self._thread.start()
 
-    def request(
-        self, keys: Keys, arrivals: Arrivals
-    ) -> tuple[list[Flight], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def request(self, keys: Keys, arrivals: Arrivals) -> tuple[list[Flight], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Ask for distinct keys, joining those in flight to their flights.
 
         Returns:

@@ -92,9 +92,7 @@ def run_indices(starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]) ->
     return indices
 
 
-def take_rows(
-    rows: pa.RecordBatch, indices: npt.NDArray[np.int64], missing: npt.NDArray[np.bool_] | None = None
-) -> pa.RecordBatch:
+def take_rows(rows: pa.RecordBatch, indices: npt.NDArray[np.int64], missing: npt.NDArray[np.bool_] | None = None) -> pa.RecordBatch:
     """The rows at these indices; all-NULL where `missing`."""
     if rows.num_rows == 0 and missing is not None:
         # Nothing to take from, so all are missing; an index would be out of bounds even under a mask.

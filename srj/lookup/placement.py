@@ -246,9 +246,7 @@ class Placement:
             losers[winner] = False
             pending = pending[some[losers]]
 
-    def _replace(
-        self, first: I64, second: I64, chosen: I64, rule: Rule, fields: Fields, tick: int, alive_from: I64 | None
-    ) -> None:
+    def _replace(self, first: I64, second: I64, chosen: I64, rule: Rule, fields: Fields, tick: int, alive_from: I64 | None) -> None:
         pending = np.flatnonzero(chosen < 0)
         while pending.size:
             ways, scores = self._worst(first[pending], second[pending], rule, fields, tick, alive_from)
@@ -260,9 +258,7 @@ class Placement:
             scores[winner] = _IS_TAKEN
             pending = pending[scores != _IS_TAKEN]
 
-    def _worst(
-        self, first: I64, second: I64, rule: Rule, fields: Fields, tick: int, alive_from: I64 | None
-    ) -> tuple[I64, I64]:
+    def _worst(self, first: I64, second: I64, rule: Rule, fields: Fields, tick: int, alive_from: I64 | None) -> tuple[I64, I64]:
         """The way among each key's 16 whose entry shall leave first, and its score."""
         sets = np.stack([first, second], axis=1)
         by_set = {name: field.reshape(-1, WAYS).take(sets, axis=0, mode="clip") for name, field in fields.items()}

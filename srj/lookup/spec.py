@@ -2,25 +2,57 @@
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from srj.options import Cache
+
 if TYPE_CHECKING:
     from srj.databases.base import Description, Question
-    from srj.options import Settings
+    from srj.options import LookupSettings
 
 
 @dataclass(frozen=True)
 class LookupSpec:
-    """The question, what the database said of its table, and the user's settings. Pickled into Spark's closures."""
+    """A lookup as workers need it. Pickled into Spark's closures: it holds no secret, only references.
+
+    Attributes:
+        question, description: what to ask, and what the database said of the table.
+        settings: how to ask and to remember.
+        at_most_one: several rows of a key are an error (``on_multiple="error"``).
+    """
 
     question: Question
     description: Description
-    settings: Settings
+    settings: LookupSettings
+    at_most_one: bool = False
 
     @property
     def columns(self) -> pa.Schema:
         """The table's columns that come back."""
         return pa.schema([(column.name, column.type) for column in self.description.columns])
+
+    def fingerprint(self, factory: bytes = b"") -> str:
+        """The same for lookups that may share a cache: all that decides what an answer is, none of the changing estimates.
+
+        Args:
+            factory: the pickled cache factory, where the cache is the user's own.
+        """
+        cache = self.settings.cache if isinstance(self.settings.cache, Cache) else None
+        decides = (
+            repr(self.question),
+            self.question.url.password,  # its repr leaves it out; it is a reference, and another login may see other rows
+            self.description.sql,
+            repr([(key.cast, str(key.type)) for key in self.description.key]),
+            repr(self.columns),
+            self.description.unique,
+            self.at_most_one,
+            repr([(name, value) for name, value in vars(self.settings).items() if name != "cache"]),
+            repr(cache),
+            factory,
+        )
+        return hashlib.sha256(pickle.dumps(decides)).hexdigest()

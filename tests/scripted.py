@@ -1,0 +1,99 @@
+"""A database in a few lines, for tests of what happens between batches: answers come when the test says, and may fail.
+
+It stands in for a server only where a real one can't be made to answer in a chosen order; what databases really answer is
+tested against real ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from srj.databases.base import Answer, Column, Description, KeyColumn, Question
+from srj.lookup.engine import Engine
+from srj.lookup.spec import LookupSpec
+from srj.options import Options, parse_options
+from srj.table import DatabaseUrl
+
+
+@dataclass
+class Scripted:
+    """Rows of ``(id, value)`` by id, and what happens to each lookup.
+
+    Attributes:
+        rows: the values of each id.
+        delay: seconds that the n-th lookup takes.
+        fault: the error that the n-th lookup raises, or None.
+        asked: the keys of every lookup that was sent, failed ones included.
+        open, most_open: connections now, and at most at a time.
+    """
+
+    rows: dict[Any, list[str]]
+    delay: Callable[[int], float] = lambda _: 0.0
+    fault: Callable[[int], Exception | None] = lambda _: None
+    asked: list[list[Any]] = field(default_factory=list)
+    open: int = 0
+    most_open: int = 0
+
+    async def connect(self, timeout: float) -> ScriptedConnection:
+        """Open a connection, at once."""
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
+        return ScriptedConnection(self)
+
+
+@dataclass
+class ScriptedConnection:
+    """One connection to it."""
+
+    database: Scripted
+
+    async def lookup(self, keys: tuple[pa.Array, ...], timeout: float) -> Answer:
+        """Answer from the rows, after the delay, unless this lookup is to fail."""
+        values = keys[0].to_pylist()
+        number = len(self.database.asked)
+        self.database.asked.append(values)
+        await asyncio.sleep(self.database.delay(number))
+        fault = self.database.fault(number)
+        if fault is not None:
+            raise fault
+        found = [(ordinal, text) for ordinal, value in enumerate(values) for text in self.database.rows.get(value, [])]
+        ordinals = np.array([ordinal for ordinal, _ in found], np.int64)
+        return Answer(ordinals, pa.record_batch({"value": pa.array([text for _, text in found], pa.string())}))
+
+    def is_usable(self) -> bool:
+        """Always."""
+        return True
+
+    async def close(self) -> None:
+        """Close it."""
+        self.database.open -= 1
+
+
+def scripted_engine(database: Scripted, *, unique: bool = False, **options: Any) -> Engine:
+    """An engine over a scripted database with an integer key."""
+    question = Question(DatabaseUrl.parse("postgresql://localhost/scripted"), ("scripted",), ("id",))
+    key = (KeyColumn("id", '"id"', "bigint", pa.int64(), "int8"),)
+    columns = (Column("value", '"value"', "text", pa.string(), 16),)
+    description = Description("scripted", key, columns, "SELECT", unique, "index", rows_per_key=2.0)
+    typed: Options = {"cache": "1 MB", **options}  # type: ignore[typeddict-item]  # a test's free choice of options
+    settings = parse_options(typed)
+    spec = LookupSpec(question, description, settings.lookup, at_most_one=settings.on_multiple == "error")
+    return Engine(spec, database.connect)
+
+
+class ArrowRows:
+    """Record batches as the operator's rows."""
+
+    def take(self, rows: pa.RecordBatch, positions: Sequence[int]) -> pa.RecordBatch:
+        """Some of them."""
+        return rows.take(pa.array(positions))
+
+    def nbytes(self, rows: pa.RecordBatch) -> int:
+        """Their memory."""
+        return int(rows.nbytes)

@@ -1,0 +1,208 @@
+"""The operator's core without Spark: what leaves, in which order, and what is asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from srj import Batch, ConnectionFailedError, LookupFailedError, MultipleMatchesError
+from srj.lookup.operator import Operator
+from tests.scripted import ArrowRows, Scripted, scripted_engine
+
+KEYS = st.one_of(st.none(), st.integers(0, 30))
+BATCHES = st.lists(st.lists(KEYS, max_size=40), max_size=12)
+TABLE = st.dictionaries(st.integers(0, 30), st.integers(1, 4), max_size=25)
+
+
+def as_batches(batches: list[list[int | None]]) -> list[tuple[pa.RecordBatch, tuple[pa.Array, ...]]]:
+    """Batches whose rows know their number, in the form the operator takes."""
+    made, number = [], 0
+    for keys in batches:
+        column = pa.array(keys, pa.int64())
+        rows = pa.record_batch({"row": pa.array(range(number, number + len(keys)), pa.int64()), "key": column})
+        made.append((rows, (column,)))
+        number += len(keys)
+    return made
+
+
+def values_of(table: dict[int, int]) -> dict[Any, list[str]]:
+    """Rows that carry their key, so that a mix-up shows."""
+    return {key: [f"{key}/{number}" for number in range(count)] for key, count in table.items()}
+
+
+def expected(batches: list[list[int | None]], rows: dict[Any, list[str]]) -> list[tuple[int, str]]:
+    """The join, one row at a time, in the order of the input."""
+    flat = [key for keys in batches for key in keys]
+    return [(number, text) for number, key in enumerate(flat) for text in rows.get(key, [])]
+
+
+def run_out_of_order(operator: Operator, batches: list[list[int | None]]) -> tuple[list[int], list[tuple[int, str]]]:
+    """The rows that left, in the order of leaving, and their matches."""
+    left, matches = [], []
+    for rows, joined in operator.out_of_order(as_batches(batches), ArrowRows()):
+        numbers = rows["row"].to_pylist()
+        left += numbers
+        positions, found = joined.inner()
+        matches += [(numbers[p], text) for p, text in zip(positions, found["value"].to_pylist(), strict=True)]
+    return left, matches
+
+
+def run_in_order(operator: Operator, batches: list[list[int | None]]) -> list[tuple[int, str]]:
+    """The matches in the order of leaving."""
+    matches, start = [], 0
+    for joined in operator.in_order(keys for _, keys in as_batches(batches)):
+        positions, found = joined.inner()
+        matches += [(start + int(p), text) for p, text in zip(positions, found["value"].to_pylist(), strict=True)]
+        start += len(joined.counts)
+    assert start == sum(map(len, batches))
+    return matches
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    BATCHES, TABLE, st.integers(1, 50), st.integers(1, 4), st.lists(st.sampled_from([0.0, 0.001, 0.004]), min_size=1), st.booleans()
+)
+def test_every_row_leaves_once_with_its_own_matches(
+    batches: list[list[int | None]], table: dict[int, int], size: int, in_flight: int, delays: list[float], tight: bool
+) -> None:
+    """In order and out of order, cold and again from the cache, however lookups overtake each other."""
+    rows = values_of(table)
+    database = Scripted(rows, delay=lambda number: delays[number % len(delays)])
+    engine = scripted_engine(database, batch=Batch(size=size, in_flight=in_flight, latency="1 ms"))
+    waiting = 1 if tight else 64_000_000
+    try:
+        for _ in range(2):
+            left, matches = run_out_of_order(Operator(engine, waiting), batches)
+            assert sorted(left) == list(range(sum(map(len, batches))))
+            assert Counter(matches) == Counter(expected(batches, rows))
+            assert same_key_order(left, batches)
+            assert run_in_order(Operator(engine, waiting), batches) == expected(batches, rows)
+        asked = Counter(key for keys in database.asked for key in keys)
+        assert set(asked.values()) <= {1}, "a key was asked twice"
+        assert set(asked) == {key for keys in batches for key in keys if key is not None}
+        assert max(map(len, database.asked), default=0) <= size
+        assert database.most_open <= in_flight
+    finally:
+        engine.close()
+    assert database.open == 0
+
+
+def same_key_order(left: list[int], batches: list[list[int | None]]) -> bool:
+    """Whether the rows of each key left in the order in which they came."""
+    flat = [key for keys in batches for key in keys]
+    last: dict[int | None, int] = {}
+    for row in left:
+        if flat[row] is not None and last.get(flat[row], -1) > row:
+            return False
+        last[flat[row]] = row
+    return True
+
+
+def test_hits_leave_while_misses_are_in_flight() -> None:
+    """A hit that arrives after a miss leaves before it."""
+    database = Scripted({1: ["one"], 2: ["two"]}, delay=lambda number: 0.0 if number == 0 else 0.2)
+    engine = scripted_engine(database)
+    try:
+        run_out_of_order(Operator(engine), [[1]])
+        left, _ = run_out_of_order(Operator(engine), [[2, 1], [1, 1]])
+    finally:
+        engine.close()
+    assert left == [1, 2, 3, 0]
+
+
+def test_metrics_count_each_row_once() -> None:
+    """Hits, misses, absent, NULL keys and matches add up, and lookups are counted with their keys."""
+    database = Scripted(values_of({1: 2, 2: 1}))
+    engine = scripted_engine(database, batch=3)
+    operator = Operator(engine)
+    try:
+        run_in_order(operator, [[1, 1, 2, None, 9], [1, 9, None]])
+        run_in_order(operator, [[1, 9]])
+        metrics = operator.metrics
+    finally:
+        engine.close()
+    assert (metrics.rows, metrics.null_keys) == (10, 2)
+    assert metrics.hits + metrics.misses == 8
+    assert metrics.misses >= 4
+    assert (metrics.absent, metrics.matches) == (3, 2 * 4 + 1)
+    assert (metrics.batches, metrics.keys) == (1, 3)
+    assert metrics.database_us > 0
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_failed_lookup_fails_the_operator_with_its_cause(ordered: bool) -> None:
+    """A refused lookup is not tried again, and never taken for an absent key: the next query asks again."""
+    database = Scripted({1: ["one"]}, fault=lambda number: LookupFailedError("no such thing") if number == 0 else None)
+    engine = scripted_engine(database)
+    run = run_in_order if ordered else run_out_of_order
+    try:
+        with pytest.raises(LookupFailedError, match="no such thing"):
+            run(Operator(engine), [[1]])
+        assert len(database.asked) == 1
+        assert run_in_order(Operator(engine), [[1]]) == [(0, "one")]
+    finally:
+        engine.close()
+
+
+def test_a_failed_connection_is_tried_again() -> None:
+    """The answer comes from the next attempt, on a new connection, and the retry is counted."""
+    database = Scripted({1: ["one"]}, fault=lambda number: ConnectionFailedError("broken") if number == 0 else None)
+    engine = scripted_engine(database)
+    operator = Operator(engine)
+    try:
+        assert run_in_order(operator, [[1]]) == [(0, "one")]
+    finally:
+        engine.close()
+    assert operator.metrics.retries == 1
+    assert database.open == 0
+
+
+def test_retries_end() -> None:
+    """After the last attempt the error says how many there were."""
+    database = Scripted({}, fault=lambda _: ConnectionFailedError("broken"))
+    engine = scripted_engine(database, retries=1)
+    try:
+        with pytest.raises(ConnectionFailedError, match=r"broken \(given up after 2 attempts\)"):
+            run_in_order(Operator(engine), [[1]])
+    finally:
+        engine.close()
+    assert len(database.asked) == 2
+
+
+def test_several_rows_are_an_error_when_asked() -> None:
+    """on_multiple='error' names the key and its number of rows."""
+    engine = scripted_engine(Scripted({1: ["a", "b"]}), on_multiple="error")
+    try:
+        with pytest.raises(MultipleMatchesError, match="got 2 for 1; use on_multiple='first' or 'all'"):
+            run_in_order(Operator(engine), [[1]])
+    finally:
+        engine.close()
+
+
+def test_a_unique_key_that_has_become_ambiguous_is_an_error() -> None:
+    """The table was described as unique; a second row is refused rather than dropped."""
+    engine = scripted_engine(Scripted({1: ["a", "b"]}), unique=True)
+    try:
+        with pytest.raises(LookupFailedError, match="as its unique index promised"):
+            run_in_order(Operator(engine), [[1]])
+    finally:
+        engine.close()
+
+
+def test_an_abandoned_operator_leaves_the_engine_usable() -> None:
+    """As after LIMIT: what was in flight lands in the cache, and the next operator goes on."""
+    database = Scripted(values_of({key: 1 for key in range(50)}), delay=lambda _: 0.01)
+    engine = scripted_engine(database, batch=5)
+    try:
+        started = Operator(engine).out_of_order(as_batches([[key] for key in range(50)]), ArrowRows())
+        next(started)
+        started.close()
+        assert len(run_in_order(Operator(engine), [list(range(50))])) == 50
+    finally:
+        engine.close()
+    assert set(Counter(key for keys in database.asked for key in keys).values()) == {1}
