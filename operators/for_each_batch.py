@@ -33,7 +33,9 @@ def for_each_batch(
             use it twice. A micro-batch comes again after a failure; an idempotent `write` makes the output exact.
 
     Example:
-        ``stream.writeStream.foreachBatch(for_each_batch(table, "product_id", lambda batch, number: batch.write.save(f"out/{number}")))``
+        >>> def save(batch: DataFrame, number: int) -> None:
+        ...     batch.write.mode("overwrite").save(f"out/{number}")
+        >>> stream.writeStream.foreachBatch(for_each_batch(table, "product_id", save)).start()  # doctest: +SKIP
     """
     parse_options(options)  # before the stream starts
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import ArrayType, BooleanType, DataType, LongType, StructField, StructType
 
 from srj.operators.launch import launcher
@@ -29,7 +30,8 @@ def in_order(plan: Plan) -> DataFrame:
     settings = plan.settings
     lookup = launcher("in_order", plan.fingerprint, plan.payload, settings.how, plan.several)
     lookup.__annotations__ = _annotations(len(plan.keys))
-    function = F.arrow_udf(lookup, _return_type(plan))
+    # The overloads want simple return types and a number for the kind, which the hints above give.
+    function = arrow_udf(lookup, _return_type(plan))  # type: ignore[call-overload]
     if not settings.metrics:
         function = function.asNondeterministic()
     joined = plan.stream.withColumn(MATCHES, function(*plan.keys))

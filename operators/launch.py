@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-def launcher(entry: str, payload: bytes, *arguments: object) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def launcher(entry: str, *arguments: object) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """A function over a partition's batches that runs ``srj.operators.worker``'s function `entry` in the worker.
 
-    It holds nothing but bytes and plain values, so a worker can load it before it turns out whether srj is installed there.
+    The arguments are bytes and plain values, so a worker can load it before it turns out whether srj is installed there.
     """
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -24,7 +24,7 @@ def launcher(entry: str, payload: bytes, *arguments: object) -> Callable[[Iterat
                 f"expected the package srj and what it needs where Spark's Python workers run, but the module {error.name!r} is "
                 "missing there; install srj on every executor, or put it on their PYTHONPATH (spark.executorEnv.PYTHONPATH)"
             ) from None
-        yield from getattr(worker, entry)(payload, *arguments, batches)
+        yield from getattr(worker, entry)(*arguments, batches)
 
     run.__name__ = "srj_lookup"  # what plans and the UI show
     return run

@@ -7,7 +7,9 @@ import contextlib
 import importlib.util
 import os
 import shutil
+import signal
 import sys
+import threading
 import time
 import zipfile
 from dataclasses import dataclass
@@ -278,10 +280,23 @@ def _spark(master: str, password: str, folders: Folders) -> Iterator[SparkSessio
 def _follow(query: StreamingQuery, flights: int, console: Console) -> None:
     """Show the stream's progress until it has read all."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True) as progress, _noted_interrupt() as interrupted:
         task = progress.add_task("streaming flights", total=flights)
         while not _has_ended(query):
+            if interrupted.is_set():
+                raise KeyboardInterrupt
             progress.update(task, completed=sum(batch.numInputRows for batch in query.recentProgress))
+
+
+@contextlib.contextmanager
+def _noted_interrupt() -> Iterator[threading.Event]:
+    """Ctrl-C sets the event and raises nothing: in the middle of a call to the JVM it would leave a traceback on the screen."""
+    noted = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: noted.set())
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _has_ended(query: StreamingQuery) -> bool:

@@ -68,7 +68,7 @@ def srj_enrich(
             * ``ttl`` (``"10 min"``), ``missing_ttl`` (``"1 min"``): how long a row, or the fact that a key has none, may be
               served, counted from the start of its lookup; None: for ever.
             * ``batch``: ``"auto"`` (default), most keys in a lookup, or a `Batch`.
-            * ``connect_timeout`` (``"10 s"``), ``lookup_timeout`` (``"30 s"``), ``retries`` (3, of lookups whose connection failed).
+            * ``connect_timeout`` (``"10 s"``), ``lookup_timeout`` (``"30 s"``), ``retries`` (3, after a failed connection).
             * ``metrics``: True (default) observes hits, misses, lookups and more, in each micro-batch's ``observedMetrics``.
             * ``config``: a TOML file with these names; arguments win.
 
@@ -129,8 +129,14 @@ def plan_for(df: DataFrame, table: str | Table, key: str | Sequence[str] | Mappi
         question, description, settings.lookup, at_most_one=settings.on_multiple == "error" and not question.exists_only
     )
     cache = settings.lookup.cache
-    fingerprint = spec.fingerprint(b"" if isinstance(cache, Cache) else cloudpickle.dumps(cache))
-    return Plan(df, tuple(column for column, _ in fields), settings, spec, fingerprint, cloudpickle.dumps(spec), added)
+    fingerprint = spec.fingerprint(b"" if isinstance(cache, Cache) else _pickle(cache))
+    return Plan(df, tuple(column for column, _ in fields), settings, spec, fingerprint, _pickle(spec), added)
+
+
+def _pickle(value: object) -> bytes:
+    """Pickled as Spark pickles closures, for a cache factory is often a lambda."""
+    pickled: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]  # PySpark's copy has no types
+    return pickled
 
 
 def _both(first: str | None, second: str | None) -> str | None:

@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, TypedDict, get_args
-
-import cachetools
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from srj.errors import RequestError
 from srj.quantities import nearest, one_of, parse_duration, parse_size, whole_number
 from srj.table import column_names
+
+if TYPE_CHECKING:
+    import cachetools
 
 How = Literal["left", "inner", "semi", "anti"]
 OnMultiple = Literal["all", "first", "error"]

@@ -86,14 +86,15 @@ def flushes_each_batch(session: SparkSession) -> bool:
 
 
 def check_shuffle(session: SparkSession) -> tuple[str, ...]:
-    """A warning where a recomputed task may split rows in two: it may see a changed table, and a shuffle may already have used the old."""
+    """A warning where a recomputed task may lose or double rows: it may see a changed table after a shuffle has used the old."""
     name = "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch"
     if _conf(session, name) == "true":
         return ()
-    return (
+    warning = (
         f"a shuffle on an enriched column is exact after a task is retried only with {name}=true (Spark 4.1 and later), which "
-        "is not set; set it if you group, join or repartition by what srj_enrich adds and the table may change meanwhile",
+        "is not set; set it if you group, join or repartition by what srj_enrich adds and the table may change meanwhile"
     )
+    return (warning,)
 
 
 def _describe_there(session: SparkSession, question: Question, timeout: float) -> Description:
@@ -112,5 +113,5 @@ def _conf(session: SparkSession, name: str) -> str:
     try:
         # Not get(name, default): that returns the given default in place of Spark's.
         return str(session.conf.get(name)).lower()
-    except Exception:  # noqa: BLE001  classic and Connect raise different classes for an unknown name
+    except Exception:  # classic and Connect raise different classes for an unknown name
         return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -110,14 +110,22 @@ def audit(cache: ColumnarCache) -> None:
     assert (entries.heap._used <= entries.heap.segment_bytes).all()  # noqa: SLF001
 
 
+class Answer(NamedTuple):
+    """What a lookup found: when it started, which version of the table it saw, how many rows the key had."""
+
+    started: float
+    version: int
+    count: int
+
+
 class Model:
-    """A dictionary that knows what was inserted last for each key."""
+    """A dictionary that knows which answers a cache may give for each key."""
 
     def __init__(self, types: Sequence[pa.DataType], schema: pa.Schema, ttl: float | None, missing_ttl: float | None) -> None:
         self.types = types
         self.schema = schema
         self.lives = (ttl, missing_ttl)
-        self.known: dict[int, tuple[float, int, int]] = {}
+        self.known: dict[int, list[Answer]] = {}
 
     def insert(self, cache: Any, numbers: Sequence[int], version: int, count_of: Callable[[int], int], started: float) -> None:
         """Insert distinct keys into the cache and the model."""
@@ -125,27 +133,39 @@ class Model:
         seeds = [seed for number, count in zip(numbers, counts, strict=True) for seed in seeds_of(number, version, count)]
         cache.insert(make_keys(self.types, numbers), np.array(counts, np.int32), make_rows(self.schema, seeds), started)
         for number, count in zip(numbers, counts, strict=True):
-            if self.known.get(number, (-np.inf, 0, 0))[0] <= started:
-                self.known[number] = (started, version, count)
+            # An answer from a later lookup stays, unless it was evicted: then this one takes its place.
+            later = [answer for answer in self.known.get(number, []) if answer.started > started]
+            self.known[number] = [*later, Answer(started, version, count)]
 
     def check(self, cache: Any, numbers: Sequence[int], now: float, *, complete: bool = False) -> int:
-        """Look keys up: a hit must be what was inserted last and not be expired. Returns the number of hits."""
+        """Look keys up: a hit must be an answer that the cache may give and that has not expired.
+
+        With `complete` the cache had room for all: no key may be lost, and the answer is that of the latest lookup.
+
+        Returns:
+            The number of hits.
+        """
         found = cache.lookup(make_keys(self.types, numbers), now)
         assert found.hit.shape == found.counts.shape == (len(numbers),)
-        seeds: list[int] = []
-        for number, hit, count in zip(numbers, found.hit.tolist(), found.counts.tolist(), strict=True):
-            started, version, expected = self.known.get(number, (-np.inf, 0, 0))
-            life = self.lives[expected == 0]
-            alive = number in self.known and (life is None or now < started + life)
-            if hit:
-                assert alive, f"key {number} is a hit though it is unknown or expired"
-                assert count == expected
-                seeds += seeds_of(number, version, count)
-            else:
-                assert count == 0
-                assert not (complete and alive), f"key {number} was lost"
-        assert found.rows.num_rows == len(seeds)
         assert found.rows.schema.equals(self.schema)
         found.rows.validate(full=True)
+        start = 0
+        seeds: list[int] = []
+        for number, hit, count in zip(numbers, found.hit.tolist(), found.counts.tolist(), strict=True):
+            answers = self.known.get(number, [])[: 1 if complete else None]
+            alive = [a for a in answers if (life := self.lives[a.count == 0]) is None or now < a.started + life]
+            if not hit:
+                assert count == 0
+                assert not (complete and alive), f"key {number} was lost"
+                continue
+            possible = [seeds_of(number, a.version, a.count) for a in alive if a.count == count]
+            assert possible, f"key {number} has {count} rows, of none of {alive}"
+            if len(possible) > 1:
+                rows = found.rows.slice(start, count)
+                possible = [given for given in possible if rows.equals(make_rows(self.schema, given))]
+                assert possible, f"key {number} has rows of none of {alive}"
+            seeds += possible[0]
+            start += count
+        assert found.rows.num_rows == start
         assert found.rows.equals(make_rows(self.schema, seeds))
         return int(found.hit.sum())

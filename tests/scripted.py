@@ -7,9 +7,8 @@ tested against real ones.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +18,9 @@ from srj.lookup.engine import Engine
 from srj.lookup.spec import LookupSpec
 from srj.options import Options, parse_options
 from srj.table import DatabaseUrl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 
 @dataclass
@@ -40,7 +42,7 @@ class Scripted:
     open: int = 0
     most_open: int = 0
 
-    async def connect(self, timeout: float) -> ScriptedConnection:
+    async def connect(self, _timeout: float) -> ScriptedConnection:
         """Open a connection, at once."""
         self.open += 1
         self.most_open = max(self.most_open, self.open)
@@ -53,7 +55,7 @@ class ScriptedConnection:
 
     database: Scripted
 
-    async def lookup(self, keys: tuple[pa.Array, ...], timeout: float) -> Answer:
+    async def lookup(self, keys: tuple[pa.Array, ...], timeout: float) -> Answer:  # noqa: ARG002  the Protocol's
         """Answer from the rows, after the delay, unless this lookup is to fail."""
         values = keys[0].to_pylist()
         number = len(self.database.asked)

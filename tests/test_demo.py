@@ -85,5 +85,5 @@ def test_ctrl_c_ends_the_demo_and_its_database(tmp_path: Path) -> None:
 
 def rows(table: pa.Table, names: list[str]) -> list[tuple[Any, ...]]:
     """The rows of these columns in an order of their own."""
-    columns = [table[name].cast(pa.string()) if pa.types.is_timestamp(table[name].type) else table[name] for name in names]
+    columns = [table[name].cast(pa.timestamp("us")) if pa.types.is_timestamp(table[name].type) else table[name] for name in names]
     return sorted(zip(*(column.to_pylist() for column in columns), strict=True), key=repr)

@@ -83,6 +83,21 @@ def test_statements_longer_than_the_server_takes_are_cut(shop: Shop) -> None:
         shop.run(f"SET GLOBAL max_allowed_packet = {packet}")
 
 
+@pytest.mark.parametrize("length", [16_777_208, 16_777_209, 16_777_210, 20_000_000])
+def test_rows_longer_than_a_packet_of_the_protocol(goods: Shop, length: int) -> None:
+    """A row of 16 MB and more comes in several packets, the last of them empty when the row just fills those before."""
+    [(packet,)] = goods.run("SELECT @@GLOBAL.max_allowed_packet")
+    goods.run("SET GLOBAL max_allowed_packet = 67108864")
+    try:
+        columns = (f"REPEAT('x', {length}) AS v", "id")
+        _, answer = goods.ask("goods", {"id": [1, 2]}, columns=(columns[0],), where="id = 1")
+        assert [len(value) for value in answer.rows.column(0).to_pylist()] == [length]
+        _, answer = goods.ask("goods", {"id": [1, 2]}, columns=columns)
+        assert answer.rows.column(1).to_pylist() == [1, 2]
+    finally:
+        goods.run(f"SET GLOBAL max_allowed_packet = {packet}")
+
+
 def test_odd_names_are_taken_exactly(shop: Shop) -> None:
     """Back-quotes, quotes, percent signs, spaces, upper case, reserved words and other scripts in table and columns."""
     names = ["we`ird", 'qu"ote', "it's", "100%", "%s and %%", "two words", "Select", "größe", "_srj", "a.b", "#c -- d"]
@@ -154,8 +169,17 @@ def test_existence_alone(goods: Shop) -> None:
     assert answer.ordinals.tolist() == [0, 2]
     assert answer.rows.num_rows == 2
     assert answer.rows.num_columns == 0
-    [row] = goods.plan("goods", "[[1],[2]]", "id", exists_only=True)
-    assert row[3] == "eq_ref" or "const" in row[3] or row[5] == "PRIMARY"
+
+
+@pytest.mark.parametrize("more", [{"exists_only": True}, {"first": True}, {"where": "v > 1"}], ids=["exists", "first", "where"])
+def test_every_form_of_the_statement_uses_the_index(shop: Shop, more: dict[str, Any]) -> None:
+    """Asked for existence or the first row too, the table is read through its index, not as a whole."""
+    shop.run(
+        "CREATE OR REPLACE TABLE indexed (id INT PRIMARY KEY, k BIGINT, v INT, KEY by_k (k)); "
+        "INSERT INTO indexed SELECT seq, seq MOD 500, seq FROM seq_1_to_5000; ANALYZE TABLE indexed"
+    )
+    [row] = shop.plan("indexed", "[[1],[2]]", "k", **more)
+    assert (row[3], row[5]) == ("ref", "by_k")
 
 
 def test_a_table_of_keys_alone_still_counts_its_rows(shop: Shop) -> None:

@@ -196,7 +196,7 @@ def test_a_unique_key_that_has_become_ambiguous_is_an_error() -> None:
 
 def test_an_abandoned_operator_leaves_the_engine_usable() -> None:
     """As after LIMIT: what was in flight lands in the cache, and the next operator goes on."""
-    database = Scripted(values_of({key: 1 for key in range(50)}), delay=lambda _: 0.01)
+    database = Scripted(values_of(dict.fromkeys(range(50), 1)), delay=lambda _: 0.01)
     engine = scripted_engine(database, batch=5)
     try:
         started = Operator(engine).out_of_order(as_batches([[key] for key in range(50)]), ArrowRows())

@@ -19,6 +19,8 @@ _SIZES = {252: 2, 253: 3, 254: 8}  # bytes of a value's length that does not fit
 class BulkResult(MySQLResult):  # type: ignore[misc]  # the driver has no types
     """The driver's result, with rows as tuples of bytes and None."""
 
+    connection: Any
+
     async def _read_rowdata_packet(self) -> None:
         connection = self.connection
         self.rows = []

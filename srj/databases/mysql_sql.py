@@ -104,4 +104,5 @@ def _comparison(column: str, key: str, described: TableColumn) -> str:
         return f"{column} = {key} COLLATE {described.collation}"
     # A character that the column's set lacks becomes a question mark: such a key must not find one, so it is converted back.
     converted = f"CONVERT({key} USING {described.charset})"
-    return f"{column} = {converted} COLLATE {described.collation} AND BINARY CONVERT({converted} USING utf8mb4) = BINARY {key}"
+    back = f"CAST(CONVERT({converted} USING utf8mb4) AS BINARY) = CAST({key} AS BINARY)"
+    return f"{column} = {converted} COLLATE {described.collation} AND {back}"

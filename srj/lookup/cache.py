@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from srj.cache_policies import LRU, Policy
-from srj.lookup.encoding import INLINE, encode_keys, is_varying, views_of
+from srj.lookup.encoding import INLINE, encode_keys, is_text, is_varying, views_of
 from srj.lookup.entries import Entries
 from srj.lookup.expiry import Expiry
 from srj.lookup.hashing import hash_rows
@@ -141,8 +141,8 @@ class ColumnarCache:
         Not kept, and counted as refused, are keys with very many rows, with more bytes than a segment of the heap holds (and what
         was known of such a key is forgotten), and those for which the batch itself leaves no place.
         """
-        stamp = self._expiry.stamp(started)
-        self._see(started)
+        stamp = self._see(started)
+        keys, rows = Keys(tuple(_movable(column) for column in keys.columns)), _movable_rows(rows)
         kept, weights = self._acceptable(keys, counts, rows)
         if not kept.all():
             self._refuse(keys.take(np.flatnonzero(~kept)), stamp)
@@ -291,12 +291,23 @@ class ColumnarCache:
         return np.concatenate([present, victims])
 
 
+def _movable(column: pa.Array) -> pa.Array:
+    """Arrow can neither take nor measure values of its view types."""
+    if column.type in (pa.string_view(), pa.binary_view()):
+        return column.cast(pa.large_string() if is_text(column.type) else pa.large_binary())
+    return column
+
+
+def _movable_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [_movable(column) for column in rows.columns]
+    return rows if not columns else pa.RecordBatch.from_arrays(columns, rows.schema.names)
+
+
 def _outside_bytes(column: pa.Array) -> I64:
     """Bytes that each value takes in the heap."""
     if not is_varying(column.type):
         return np.zeros(len(column), np.int64)
-    as_bytes = column.cast(pa.large_binary()) if "view" in str(column.type) else column
-    lengths: I64 = pc.binary_length(as_bytes).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths: I64 = pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     lengths[lengths <= INLINE] = 0
     return lengths
 

@@ -29,7 +29,9 @@ _IDLE_SECONDS = 30.0
 class Opener(Protocol):
     """Opens a connection, given a timeout in seconds."""
 
-    def __call__(self, timeout: float, /) -> Coroutine[None, None, Connection]: ...
+    def __call__(self, timeout: float, /) -> Coroutine[None, None, Connection]:
+        """A new connection, or a `ConnectionFailedError`."""
+        ...
 
 
 class Fetcher:
@@ -168,13 +170,13 @@ class Fetcher:
             flight.fail(error)
         except asyncio.CancelledError:
             flight.fail(DatabaseError("expected an answer from the database, but srj was closed while it was awaited"))
-        except Exception as error:  # noqa: BLE001  whatever it is, those who wait must hear of it rather than wait for ever
+        except Exception as error:  # whatever it is, those who wait must hear of it rather than wait for ever
             flight.fail(error)
         with self._lock:
             if flight.error is None:
                 try:
                     self._on_landed(flight)
-                except Exception as error:  # noqa: BLE001  as above
+                except Exception as error:  # as above
                     flight.fail(error)
             for value in flight.values:
                 self._places.pop(value, None)

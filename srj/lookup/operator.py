@@ -136,13 +136,15 @@ class Operator:
         length = len(columns[0])
         asked, keys = None, Keys(tuple(array for array, _ in converted))
         if any(array.null_count for array in keys.columns):
-            asked = np.flatnonzero(np.logical_and.reduce([array.is_valid().to_numpy(False) for array in keys.columns]))
+            asked = np.flatnonzero(
+                np.logical_and.reduce([array.is_valid().to_numpy(zero_copy_only=False) for array in keys.columns])
+            )
             keys = keys.take(asked)
             impossible = np.zeros(length, bool)
             for _, mask in converted:
                 if mask is not None:
                     impossible |= mask
-            null = np.logical_or.reduce([array.is_null().to_numpy(False) for array in columns])
+            null = np.logical_or.reduce([array.is_null().to_numpy(zero_copy_only=False) for array in columns])
             self.metrics.null_keys += int(null.sum())
             self.metrics.impossible_keys += int((impossible & ~null).sum())
         admitted = self._engine.admit(keys, self._arrivals)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from srj.lookup.engine import Admitted
     from srj.lookup.flight import Flight
+
+Number = TypeVar("Number", bound="np.generic")
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class Probe:
     def _row_of(self, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return keys if self.asked is None else self.asked[keys]
 
-    def _over_all_rows(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _over_all_rows(self, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
         """Values of the m keys, at the places of their rows; 0 for the others."""
         if self.asked is None:
             return values
