@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import cachetools
+    import numpy as np
     import numpy.typing as npt
 
     Fields = Mapping[str, npt.NDArray[Any]]

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from srj.lookup.joined import Joined
 
-# Rows that leave in one Arrow batch; a batch of keys with very many matches is cut.
+# What leaves in one Arrow batch: a batch of keys with very many or very large matches is cut.
 _MOST_ROWS = 50_000
+_MOST_BYTES = 64_000_000
 _METRICS_TYPE = pa.list_(pa.int64())
 
 
@@ -50,7 +51,7 @@ def in_order(fingerprint: str, payload: bytes, how: str, several: bool, batches:
         operator = Operator(engine)
         for joined in operator.in_order(keys):
             metrics: list[int] | None = operator.take_metrics()
-            for _, piece in joined.pieces(_MOST_ROWS):
+            for _, piece in joined.pieces(_MOST_ROWS, _MOST_BYTES):
                 matches = _matched(piece) if how in ("semi", "anti") else _lists(piece) if several else _structs(piece)
                 yield pa.StructArray.from_arrays([matches, _metrics_column(len(matches), metrics)], names=["matches", "metrics"])
                 metrics = None
@@ -76,7 +77,7 @@ def out_of_order(
     with engine_for(fingerprint, payload) as engine:
         operator = Operator(engine)
         for stream, joined in operator.out_of_order(map(split, batches), _ArrowRows()):
-            for begin, piece in joined.pieces(_MOST_ROWS):
+            for begin, piece in joined.pieces(_MOST_ROWS, _MOST_BYTES):
                 kept, rows = _rows(stream.slice(begin, len(piece.counts)), piece, how)
                 if kept.num_rows:
                     yield _with_metrics(kept, rows, operator.take_metrics() if how == "left" else None)

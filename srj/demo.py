@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from rich.console import Console
 
-PASSWORD_VARIABLE = "SRJ_DEMO_PASSWORD"  # noqa: S105 - the variable's name
 MARKER = ".srj-demo"
 JOINS = ("planes", "airports")
 _INT, _TEXT, _NUMBER = pa.int32(), pa.string(), pa.float64()
@@ -140,14 +139,12 @@ def run(
     with contextlib.ExitStack() as stack:
         with console.status("starting PostgreSQL in a temporary folder"):
             server = stack.enter_context(EmbeddedPostgres(user="demo", database="nyc"))
-            os.environ[PASSWORD_VARIABLE] = server.password
-            stack.callback(os.environ.pop, PASSWORD_VARIABLE, None)
             tables = load_tables(server, data)
         console.print(f"PostgreSQL on {server.host}:{server.port} holds {_counted(tables)}")
         with console.status("reading the flights of 2013"):
             flights = write_flights(data, folders.flights, months)
         with console.status(f"starting Spark on {master}"):
-            spark = stack.enter_context(_spark(master, server.password, folders))
+            spark = stack.enter_context(_spark(master, folders))
         query = start_query(spark, server, folders)
         stack.callback(query.stop)
         _follow(query, flights, console)
@@ -201,14 +198,13 @@ def write_flights(data: Path, folder: Path, months: int) -> int:
 
 def start_query(spark: SparkSession, server: EmbeddedPostgres, folders: Folders) -> StreamingQuery:
     """Start the stream through both joins."""
-    address = f"postgresql://{server.user}:${{{PASSWORD_VARIABLE}}}@{server.host}:{server.port}/{server.database}"
     schema = spark.read.parquet(str(folders.flights)).schema
     flights = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folders.flights))
     with_planes = srj_enrich(
-        flights, f"{address}#planes", key="tailnum", columns=["manufacturer", "model", "seats", "year"], prefix="plane_"
+        flights, f"{server.url}#planes", key="tailnum", columns=["manufacturer", "model", "seats", "year"], prefix="plane_"
     )
     enriched: DataFrame = srj_enrich(
-        with_planes, f"{address}#airports", key={"dest": "faa"}, columns=["name", "lat", "lon", "tzone"], prefix="dest_"
+        with_planes, f"{server.url}#airports", key={"dest": "faa"}, columns=["name", "lat", "lon", "tzone"], prefix="dest_"
     )
     writer = enriched.writeStream.format("parquet").option("checkpointLocation", str(folders.checkpoint))
     return writer.queryName("srj-demo").trigger(availableNow=True).start(str(folders.enriched))
@@ -250,7 +246,7 @@ def _prepare_output(folders: Folders) -> None:
 
 
 @contextlib.contextmanager
-def _spark(master: str, password: str, folders: Folders) -> Iterator[SparkSession]:
+def _spark(master: str, folders: Folders) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - what is missing is said before this second's import
 
     folders.quiet_log.write_text(_QUIET_LOG)
@@ -258,7 +254,6 @@ def _spark(master: str, password: str, folders: Folders) -> Iterator[SparkSessio
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        f"spark.executorEnv.{PASSWORD_VARIABLE}": password,
         # What fails is told by the query; the log would bury it.
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={folders.quiet_log.as_uri()}",
         "spark.python.udf.pipelined.enabled": "true",
@@ -361,7 +356,7 @@ def _shown(path: Path) -> str:
 
 
 def _wait(server: EmbeddedPostgres, console: Console) -> None:
-    console.print(f"the database stays at {server.url} until Ctrl-C")
+    console.print(f"the database stays at {server.url} until Ctrl-C", soft_wrap=True)
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             time.sleep(3600)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from srj.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _T = TypeVar("_T")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -75,8 +75,17 @@ def whole_number(name: str, value: object, least: int, most: int) -> int:
     return value
 
 
-def nearest(name: str, known: Sequence[str]) -> str:
-    """The end of a sentence about an unknown name: the known name it was probably meant to be, else all of them."""
-    near = difflib.get_close_matches(name.lower(), [choice.lower() for choice in known], n=1)
-    meant = [choice for choice in known if near and choice.lower() == near[0]]
-    return f"did you mean {meant[0]!r}?" if meant else f"there are: {', '.join(known)}"
+def nearest(name: str, existing: Iterable[str]) -> str:
+    """What to do about a name that does not exist: the end of a sentence.
+
+    >>> nearest("prise", ["id", "Price"])
+    "did you mean 'Price'?"
+    >>> nearest("x", ["id", "price"])
+    'there are: id, price'
+    """
+    names = {candidate.lower(): candidate for candidate in existing}
+    near = difflib.get_close_matches(name.lower(), names, n=1)
+    if near:
+        return f"did you mean {names[near[0]]!r}?"
+    listed = ", ".join(sorted(names.values())[:10])
+    return f"there are: {listed}{', …' if len(names) > 10 else ''}" if names else "there are none that this user may see"

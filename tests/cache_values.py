@@ -91,23 +91,23 @@ def seeds_of(number: int, version: int, count: int) -> list[int]:
 
 def audit(cache: ColumnarCache) -> None:
     """Check that what the header counts is what the arrays hold."""
-    entries = cache._entries  # noqa: SLF001
+    entries = cache._entries
     used = np.flatnonzero(entries.placement.tags)
     stats = cache.stats()
     assert stats.entries == used.size <= stats.capacity
     assert stats.bytes_used <= stats.bytes_reserved
     assert not entries.placement.taken.any()
     counts = entries.counts_of(used)
-    if entries.pages is not None and len(cache._columns):  # noqa: SLF001
+    if entries.pages is not None and len(cache._columns):
         assert entries.pages.needed(counts).sum() + entries.pages.free == entries.pages.count
     live = np.zeros(max(entries.heap.segments, 1), np.int64)
     for views in entries.all_views():
         lengths = (views[:, 0] & np.uint64(0xFFFFFFFF)).astype(np.int64)
         long = lengths > 12
         np.add.at(live, (views[long, 1] & np.uint64(0xFFFFFFFF)).astype(np.int64), lengths[long])
-    assert live[: entries.heap.segments].tolist() == entries.heap._live.tolist()  # noqa: SLF001
-    assert (entries.heap._live <= entries.heap._used).all()  # noqa: SLF001
-    assert (entries.heap._used <= entries.heap.segment_bytes).all()  # noqa: SLF001
+    assert live[: entries.heap.segments].tolist() == entries.heap._live.tolist()
+    assert (entries.heap._live <= entries.heap._used).all()
+    assert (entries.heap._used <= entries.heap.segment_bytes).all()
 
 
 class Answer(NamedTuple):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import resource
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import cachetools
 import numpy as np
@@ -15,10 +17,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from srj.cache_policies import Policy
 from srj.errors import RequestError
 from srj.lookup.cache import ColumnarCache
-from srj.lookup.interface import Cache
 from srj.lookup.keys import Keys
 from srj.lookup.layout import reserve
 from tests.cache_values import COLUMN_TYPES, KEY_TYPES, Model, audit, key_numbers, make_keys, make_rows
+
+if TYPE_CHECKING:
+    from srj.lookup.interface import Cache
 
 INT = (pa.int64(),)
 NAME = pa.schema([pa.field("name", pa.string())])
@@ -53,7 +57,7 @@ def poor_hash(words: np.ndarray) -> np.ndarray:
 def test_with_ample_memory_every_key_of_every_type_is_found_with_its_own_rows(types: Any, unique: bool) -> None:
     """Three rounds of inserts, the later ones replacing a part: nothing may be missing, nothing mixed up."""
     numbers = list(range(key_numbers(types)))
-    cache = make_cache(types, ALL_COLUMNS, size_rows=4 * len(numbers) + 64, unique=unique, rows_per_key=3.0,
+    cache = make_cache(types, ALL_COLUMNS, size_rows=16 * len(numbers) + 64, unique=unique, rows_per_key=5.0,
                        widths=[170] * (len(types) + len(ALL_COLUMNS)))  # fmt: skip
     model = Model(types, ALL_COLUMNS, None, None)
     rng = np.random.default_rng(1)
@@ -135,7 +139,7 @@ class CacheMachine(RuleBasedStateMachine):
 
 TestCacheMachine = CacheMachine.TestCase
 TestCacheMachine.settings = settings(
-    max_examples=150, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=200, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 
@@ -308,8 +312,7 @@ def test_memory_is_the_process_s_own_from_the_start_and_does_not_grow() -> None:
     """Resident memory rises by the size when the cache is made, and no further when it is filled many times over."""
 
     def resident() -> int:
-        with open("/proc/self/statm") as statm:
-            return int(statm.read().split()[1]) * 4096
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
 
     def fill(cache: ColumnarCache, until: int) -> None:
         for start in range(0, until, 20_000):
@@ -402,7 +405,7 @@ def extra_misses(trace: np.ndarray, capacity: int, warm: int, batch: int = 1000)
             if key not in exact:
                 exact_seen += 1
             exact[key] = True
-            exact[key]  # noqa: B018 - a use
+            exact[key]
         if start >= warm:
             misses, exact_misses = misses + seen, exact_misses + exact_seen
     return (misses - exact_misses) / (trace.size - warm)
@@ -423,9 +426,9 @@ def test_on_a_loop_the_capacity_needs_a_slack_of_fifteen_percent(slack: float, m
     assert extra_misses(trace, int(slack * keys), 4 * keys) <= most
 
 
-@pytest.mark.parametrize(("slack", "most"), [(1.0, 0.025), (1.2, 0.0025), (1.5, 0.0005)])
+@pytest.mark.parametrize(("slack", "most"), [(1.0, 0.02), (1.2, 0.002), (1.5, 0.0005)])
 def test_on_a_moving_interval_it_misses_hardly_more_than_exact_lru(slack: float, most: float) -> None:
-    """Keys uniform over an interval that moves by one key every ten accesses."""
+    """Keys uniform over an interval that moves by one key every hundred accesses."""
     width, count = 10_000, 300_000
-    trace = np.arange(count) // 10 + np.random.default_rng(5).integers(0, width, count)
+    trace = np.arange(count) // 100 + np.random.default_rng(5).integers(0, width, count)
     assert extra_misses(trace, int(slack * width), 100_000) <= most

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,16 +19,30 @@ import pytest
 from srj import demo
 from tests.test_cli import SRJ, run_srj
 
+PLANES, JANUARY = 3322, 27004  # rows of the data set
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 @pytest.fixture(scope="module")
 def january(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The demo of January alone: its output folder and what it showed."""
+    """The demo of January alone, its database kept until Ctrl-C: its output folder and what it showed."""
     output = tmp_path_factory.mktemp("demo") / "output"
-    done = run_srj("demo", "--master", "local[2]", "--months", "1", "--output", str(output))
-    return output, done.stdout
+    command = [SRJ, "demo", "--master", "local[2]", "--months", "1", "--output", str(output), "--keep"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        shown = ""
+        while "until Ctrl-C" not in shown and (line := process.stdout.readline()):
+            shown += line
+        url = re.search("postgresql://[^ ]+", shown)
+        assert url, shown + process.stderr.read()
+        assert asyncio.run(count_planes(url[0])) == PLANES
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=60) == 0
+        assert "Traceback" not in process.stderr.read()
+    return output, shown
 
 
 def test_the_demo_writes_every_flight_with_its_plane_and_airport(january: tuple[Path, str]) -> None:
@@ -42,7 +59,7 @@ def test_the_demo_writes_every_flight_with_its_plane_and_airport(january: tuple[
         .rename_columns(["dest", "dest_name", "dest_lat"])
     )
     expected = flights.join(planes, "tailnum").join(airports, "dest")
-    assert enriched.num_rows == 27004  # the flights of January
+    assert enriched.num_rows == JANUARY
     assert rows(enriched, expected.column_names) == rows(expected, expected.column_names)
 
 
@@ -71,7 +88,7 @@ def test_ctrl_c_ends_the_demo_and_its_database(tmp_path: Path) -> None:
         assert process.stderr is not None
         address = process.stdout.readline()
         checkpoint = tmp_path / "output" / "checkpoint" / "offsets" / "0"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not checkpoint.exists() and time.monotonic() < deadline:
             time.sleep(0.1)
         assert checkpoint.exists()
@@ -81,6 +98,15 @@ def test_ctrl_c_ends_the_demo_and_its_database(tmp_path: Path) -> None:
     port = int(address.split(":")[1].split()[0])
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+async def count_planes(url: str) -> int:
+    """Ask the demo's database, as a curious user would."""
+    connection = await asyncpg.connect(url)
+    try:
+        return int(await connection.fetchval("SELECT count(*) FROM planes"))
+    finally:
+        await connection.close()
 
 
 def rows(table: pa.Table, names: list[str]) -> list[tuple[Any, ...]]:

@@ -325,7 +325,7 @@ def test_mistakes_are_named(goods: Shop, more: dict[str, Any], message: str) -> 
 def test_missing_tables_and_keys_are_named_with_the_nearest(goods: Shop) -> None:
     with pytest.raises(TableError, match=r"table or view 'gods' in database 'srj_mysql'.*did you mean 'goods'\?"):
         goods.describe("gods", "id")
-    with pytest.raises(TableError, match=r"key column of table goods, got 'ident'; (did you mean|it has: .*\bkind\b)"):
+    with pytest.raises(TableError, match=r"key column of table goods, got 'ident'; (did you mean|there are: .*\bkind\b)"):
         goods.describe("goods", "ident")
 
 

@@ -81,12 +81,6 @@ def test_the_command_srj_is_installed_and_explains_itself(installed: Path, tmp_p
     assert "demo" in done.stdout
 
 
-def test_a_worker_needs_no_pyspark_below_the_driver(installed: Path, tmp_path: Path) -> None:
-    """The core and the databases stay testable and usable with no Spark in the process."""
-    code = "import sys, srj.lookup, srj.databases, srj.cache_policies, srj.table; print('pyspark' in sys.modules)"
-    assert _python(installed, tmp_path, code) == "False"
-
-
 def _pip(*arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments], check=True)
 

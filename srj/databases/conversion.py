@@ -202,8 +202,8 @@ def _convert_decimal(array: pa.Array, key: KeyColumn) -> _Converted:
         low, high, scale = *map(Decimal, _integer_range(wanted)), 0
     else:
         scale = wanted.scale
-        high = Decimal(10 ** (wanted.precision) - 1).scaleb(-scale)
-        low = -high
+        # From digits: arithmetic would round to the 28 of Python's decimal context.
+        low, high = (Decimal((sign, (9,) * wanted.precision, -scale)) for sign in (1, 0))
     # In 76 digits both scales have room, so that nothing is lost before it is compared.
     exact = array.cast(pa.decimal256(76, max(scale, array.type.scale)))
     rounded = exact.cast(pa.decimal256(76, scale), safe=False)

@@ -21,8 +21,9 @@ from srj.databases.mysql_connection import MySQLConnection
 from srj.databases.mysql_errors import DriverError, asking, checking
 from srj.databases.mysql_session import Session
 from srj.databases.mysql_sql import lookup_sql, quote
-from srj.databases.naming import named_expression, suggestion
+from srj.databases.naming import named_expression
 from srj.errors import TableError
+from srj.quantities import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -63,7 +64,7 @@ async def _describe(session: Session, question: Question) -> Description:
     if facts is None:
         raise TableError(
             f"expected a table or view {table!r} in database {database!r} that this user may read, got none; "
-            f"{suggestion(table, await table_names(session, database))}"
+            f"{nearest(table, await table_names(session, database))}"
         )
     key_columns = [_key_column(name, facts, question) for name in question.key]
     key = [_described_key(column, question) for column in key_columns]
@@ -97,7 +98,7 @@ def _key_column(name: str, facts: TableFacts, question: Question) -> TableColumn
     found = next((column for column in facts.columns if column.name == name), None)
     if found is None:
         names = [column.name for column in facts.columns]
-        raise TableError(f"expected a key column of table {question.table}, got {name!r}; {suggestion(name, names)}")
+        raise TableError(f"expected a key column of table {question.table}, got {name!r}; {nearest(name, names)}")
     return found
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pymysql import err  # type: ignore[import-untyped]  # pymysql ships no types
+from pymysql import err
 
 from srj.errors import ConnectionFailedError, DatabaseError, LookupFailedError, LookupTimeoutError, TableError
 

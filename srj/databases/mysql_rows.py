@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiomysql.connection import MySQLResult  # type: ignore[import-untyped]  # aiomysql ships no types
-from pymysql import err  # type: ignore[import-untyped]  # pymysql ships no types
-from pymysql.protocol import EOFPacketWrapper, MysqlPacket  # type: ignore[import-untyped]
+from aiomysql.connection import MySQLResult
+from pymysql import err
+from pymysql.protocol import EOFPacketWrapper, MysqlPacket
 
 _CHUNK = 1 << 18
 _HEAD = 4  # three bytes of length, one that counts

@@ -8,8 +8,8 @@ import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import aiomysql  # type: ignore[import-untyped]  # aiomysql ships no types
-from pymysql.constants import COMMAND  # type: ignore[import-untyped]  # pymysql ships no types
+import aiomysql
+from pymysql.constants import COMMAND
 
 from srj.databases.mysql_errors import connecting
 from srj.databases.mysql_rows import BulkResult

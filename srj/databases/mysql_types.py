@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pymysql.constants import FIELD_TYPE, FLAG  # type: ignore[import-untyped]  # pymysql ships no types
+from pymysql.constants import FIELD_TYPE, FLAG
 
 from srj.databases.base import KeyLimits
 

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING
 
 from srj.errors import TableError
+from srj.quantities import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _ALIASED = re.compile(r'(?P<sql>.*\S)\s+AS\s+(?P<name>[^\W\d]\w*|"(?:[^"]|"")+"|`(?:[^`]|``)+`)\s*', re.IGNORECASE | re.DOTALL)
-
-
-def suggestion(name: str, existing: Iterable[str]) -> str:
-    """What to do about a name that does not exist.
-
-    >>> suggestion("prise", ["id", "Price"])
-    "did you mean 'Price'?"
-    >>> suggestion("x", ["id", "price"])
-    'it has: id, price'
-    """
-    names = {candidate.lower(): candidate for candidate in existing}
-    near = difflib.get_close_matches(name.lower(), names, n=1)
-    if near:
-        return f"did you mean {names[near[0]]!r}?"
-    listed = ", ".join(sorted(names.values())[:10])
-    return f"it has: {listed}{', …' if len(names) > 10 else ''}" if names else "it has none that this user may see"
 
 
 def named_expression(text: str, table: str, columns: Iterable[str]) -> tuple[str, str]:
@@ -48,7 +32,7 @@ def named_expression(text: str, table: str, columns: Iterable[str]) -> tuple[str
     match = _ALIASED.fullmatch(text.strip())
     if match is None:
         if re.fullmatch(r"\w+", text):
-            raise TableError(f"expected a column of table {table}, got {text!r}; {suggestion(text, columns)}")
+            raise TableError(f"expected a column of table {table}, got {text!r}; {nearest(text, columns)}")
         raise TableError(f"expected a column of table {table} or an expression with a name, got {text!r}; write '{text} AS name'")
     name = match["name"]
     if name[0] in '"`':

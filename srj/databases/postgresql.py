@@ -41,18 +41,18 @@ class PostgreSQL:
     async def describe(self, question: Question, timeout: float) -> Description:
         """Describe the question's table; see `Database.describe`."""
         started = asyncio.get_running_loop().time()
-        connection = await _open(question.url, timeout)
+        connection = await open_connection(question.url, timeout)
         left = max(0.0, timeout - (asyncio.get_running_loop().time() - started))
         try:
             with asking(question.url, question.table, timeout):
                 async with asyncio.timeout(left):
                     return await describe(connection, question)
         finally:
-            await _close(connection)
+            await close_connection(connection)
 
     async def connect(self, question: Question, description: Description, timeout: float) -> PostgreSQLConnection:
         """Open a connection with the lookup prepared; see `Database.connect`."""
-        connection = await _open(question.url, timeout)
+        connection = await open_connection(question.url, timeout)
         try:
             with asking(question.url, question.table, timeout):
                 async with asyncio.timeout(timeout):
@@ -61,7 +61,7 @@ class PostgreSQL:
                     await connection.execute(_INDEX_SETTINGS if description.index else _SETTINGS)
                     statement = await connection.prepare(description.sql)
         except BaseException:
-            await _close(connection)
+            await close_connection(connection)
             raise
         return PostgreSQLConnection(connection, statement, question, description)
 
@@ -99,7 +99,7 @@ class PostgreSQLConnection:
 
     async def close(self) -> None:
         """Close it, without waiting long and without raising."""
-        await _close(self._connection)
+        await close_connection(self._connection)
 
     async def _limit_server(self, timeout: float) -> None:
         """Let the server give up by itself where this process no longer can; set anew only when it would be far off."""
@@ -124,7 +124,7 @@ def _empty_columns(length: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])).take(pa.array(np.zeros(length, np.int64))))
 
 
-async def _open(url: DatabaseUrl, timeout: float) -> asyncpg.Connection:
+async def open_connection(url: DatabaseUrl, timeout: float) -> asyncpg.Connection:
     url = url.resolve()
     options = {"application_name": "srj", **dict(url.options)}
     with connecting(url, timeout):
@@ -143,7 +143,7 @@ async def _open(url: DatabaseUrl, timeout: float) -> asyncpg.Connection:
         )
 
 
-async def _close(connection: asyncpg.Connection) -> None:
+async def close_connection(connection: asyncpg.Connection) -> None:
     try:
         with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, LookupTimeoutError):
             await connection.close(timeout=_CLOSE_SECONDS)

@@ -139,7 +139,7 @@ def value_type(db_type: DbType, expression: str, name: str) -> ValueType:
     if numeric and (digits := _digits(db_type)) is not None:
         return ValueType(pa.decimal128(*digits), "text")
     advice = f"CAST({expression} AS numeric(38,10))" if numeric else f"({expression})::text"
-    if not numeric and expression.startswith('"') and expression.count('"') == 2:  # noqa: PLR2004 - one quoted name
+    if not numeric and expression.startswith('"') and expression.count('"') == 2:
         advice = f"{expression}::text"
     alias = name if name.isidentifier() and name == name.lower() else '"' + name.replace('"', '""') + '"'
     raise TableError(

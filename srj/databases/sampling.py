@@ -48,7 +48,7 @@ def _select(question: Question, table: str, key: Sequence[tuple[str, str]], coun
 
 
 async def _sample_postgresql(question: Question, description: Description, count: int, timeout: float) -> list[pa.Array]:
-    from srj.databases.postgresql import _close, _open  # noqa: PLC0415 - each driver is imported only for its own URLs
+    from srj.databases.postgresql import close_connection, open_connection  # noqa: PLC0415 - each driver is imported only for its own URLs
     from srj.databases.postgresql_errors import asking  # noqa: PLC0415
     from srj.databases.postgresql_sql import quote  # noqa: PLC0415
     from srj.databases.postgresql_types import column, register_codecs  # noqa: PLC0415
@@ -58,14 +58,14 @@ async def _sample_postgresql(question: Question, description: Description, count
 
     key = [(one.sql, value(one.sql, one.type)) for one in description.key]
     sql = _select(question, ".".join(quote(part) for part in question.name), key, count)
-    connection = await _open(question.url, timeout)
+    connection = await open_connection(question.url, timeout)
     try:
         with asking(question.url, question.table, timeout):
             async with asyncio.timeout(timeout):
                 await register_codecs(connection, [one.type for one in description.key])
                 records = await connection.fetch(sql)
     finally:
-        await _close(connection)
+        await close_connection(connection)
     return [column([record[i] for record in records], one.type, one.name) for i, one in enumerate(description.key)]
 
 

@@ -125,10 +125,7 @@ class ColumnarCache:
         if self._unique and not self._header[At.NEGATIVES]:
             return Found(hit, hit.astype(np.int32), entries.columns.gather(ways))
         held = entries.counts_of(ways)
-        if held.size and held.min() == held.max() == 1:
-            rows = ways
-        else:
-            rows = entries.rows_of(ways, held)
+        rows = ways if held.size and held.min() == held.max() == 1 else entries.rows_of(ways, held)
         if all_hit:
             return Found(hit, held, entries.columns.gather(rows))
         counts = np.zeros(count, np.int32)
@@ -151,8 +148,8 @@ class ColumnarCache:
         surplus = len(keys) - self._block.geometry.ways
         if surplus > 0:
             # The last keys of a batch are those that a cache filled one by one would hold in the end.
-            self._header[At.REFUSED] += surplus
             last = np.arange(len(keys)) >= surplus
+            self._refuse(keys.slice(0, surplus), stamp)
             keys, counts, rows = _subset(keys, counts, rows, last)
             weights = weights[last]
         stops = np.concatenate([[0], counts.cumsum(dtype=np.int64)])
@@ -315,8 +312,5 @@ def _outside_bytes(column: pa.Array) -> I64:
 def _subset(keys: Keys, counts: I32, rows: pa.RecordBatch, kept: npt.NDArray[np.bool_]) -> tuple[Keys, I32, Any]:
     """The answers of some of the keys."""
     of_kept = pa.array(np.flatnonzero(np.repeat(kept, counts)))
-    if rows.num_columns:
-        rows = rows.take(of_kept)
-    else:
-        rows = rows.slice(0, len(of_kept))
+    rows = rows.take(of_kept) if rows.num_columns else rows.slice(0, len(of_kept))
     return keys.take(np.flatnonzero(kept)), counts[kept], rows

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from srj.lookup.encoding import Views, bytes_of_views, byte_width, fixed_values, heap_place, is_text, is_varying, lengths_of
-from srj.lookup.encoding import INLINE, views_of
+from srj.lookup.encoding import INLINE, Views, bytes_of_views, fixed_values, heap_place, is_text, is_varying, lengths_of, views_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +104,10 @@ class Columns:
         for position, (column, array, null) in enumerate(zip(self._columns, arrays, nulls, strict=True)):
             column.store(rows, array)
             if null is not None:
-                self._saw_null[position] = 1
+                if not self._saw_null[position]:
+                    # Rows stored until now wrote no flags; older ones may be left from before a `clear`.
+                    self._nulls[position][:] = 0
+                    self._saw_null[position] = 1
                 self._nulls[position][rows] = null.is_null().to_numpy(zero_copy_only=False)
             elif self._saw_null[position]:
                 self._nulls[position][rows] = 0
@@ -147,6 +149,3 @@ def move_out(views: U64, heap: Heap, segment: int) -> None:
     inside = inside[heap_place(views[inside, 1])[0] == segment]
     if inside.size:
         views[inside, 1] = heap.store(*bytes_of_views(views[inside], heap.buffers), reserve=0)
-
-
-__all__ = ["Columns", "FixedColumn", "VaryingColumn", "byte_width", "move_out"]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 INLINE = 12  # bytes that a view holds itself
 LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_NUMBERS = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+_NUMBERS: dict[int, np.dtype[Any]] = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 
 
 def is_varying(type_: pa.DataType) -> bool:

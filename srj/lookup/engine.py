@@ -13,6 +13,7 @@ from srj.databases import database
 from srj.errors import LookupFailedError, MultipleMatchesError
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.fetcher import Fetcher
+from srj.lookup.joined import row_bytes
 from srj.lookup.reference_cache import ReferenceCache
 from srj.options import Cache as CacheOptions
 from srj.quantities import parse_size
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 # Estimated bytes of a key of varying length, to divide the cache's memory by.
 _KEY_WIDTH = 16
+# Bytes of rows that one probe may bring out of the cache.
+_MOST_BYTES = 2**30
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ class Engine:
         self._clock = clock
         self._lock = threading.Lock()
         self._cache = make_cache(spec)
+        self._heaviest = 1
         self._one_row = spec.description.unique or spec.at_most_one
         settings = spec.settings
         self._fetcher = Fetcher(
@@ -93,6 +97,11 @@ class Engine:
             distinct, inverse = (keys if len(missed) == len(keys) else keys.take(missed)).distinct()
             flights, flight_of, position_in = self._fetcher.request(distinct, arrivals)
             return Admitted(found, missed, flights, flight_of[inverse], position_in[inverse])
+
+    @property
+    def most_keys(self) -> int:
+        """Keys that may be probed at once, so that what they hit never takes more than 1 GB however large their rows are."""
+        return max(1, _MOST_BYTES // self._heaviest)
 
     def flush(self) -> None:
         """Send what is being collected."""
@@ -126,6 +135,7 @@ class Engine:
             raise MultipleMatchesError(
                 f"expected at most one row of {table} for a key (on_multiple='error'), {got}; use on_multiple='first' or 'all'"
             )
+        self._heaviest = max(self._heaviest, heaviest_answer(flight))
         self._cache.insert(flight.keys(), flight.counts, flight.rows, flight.started)
 
 
@@ -159,6 +169,15 @@ def make_cache(spec: LookupSpec) -> Cache:
 
 # Engines that nobody uses now are kept for the next micro-batch, but no more than these: each holds a cache.
 _MOST_IDLE = 3
+
+
+def heaviest_answer(flight: Flight) -> int:
+    """An upper bound of the bytes that the rows of one of its keys take."""
+    rows = flight.rows
+    if rows is None or rows.num_rows == 0 or rows.num_columns == 0:
+        return 1
+    return int(row_bytes(rows).max()) * int(flight.counts.max())
+
 
 _engines: dict[str, Engine] = {}  # the least recently used first
 _users: dict[str, int] = {}

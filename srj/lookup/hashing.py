@@ -52,7 +52,7 @@ def load_words(memory: U64, offsets: I64) -> U64:
     """The eight bytes at each byte offset of `memory`, which ends with at least 16 bytes of padding."""
     at = offsets >> 3
     shift = ((offsets & 7) << 3).astype(np.uint64)
-    low = memory[at] >> shift
+    low: U64 = memory[at] >> shift
     # A shift by 64 gives 0 in numpy, which is what an aligned offset needs.
     low |= memory[at + 1] << (_WORD - shift)
     return low

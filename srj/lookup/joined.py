@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
+
+# What 32-bit offsets can address in one column.
+_MOST_TEXT = 2**31 - 1
+_LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+_SMALL = {large: small for small, large in _LARGE.items()}
 
 
 @dataclass(frozen=True)
@@ -58,20 +64,27 @@ class Joined:
         positions = np.repeat(np.arange(len(counts)), counts)
         return positions, take_rows(self.source, run_indices(starts, counts), missing[positions] if some_missing else None)
 
-    def pieces(self, most: int) -> Iterator[tuple[int, Joined]]:
-        """Cut it where more than `most` rows would come out at once; the position of each piece's first stream row, the piece.
+    def pieces(self, most_rows: int, most_bytes: int) -> Iterator[tuple[int, Joined]]:
+        """Cut it where more rows or bytes would come out at once: the position of each piece's first stream row, and the piece.
 
-        A stream row is never cut, however many matches it has.
+        A stream row is never cut, however much matches it.
         """
-        out = np.cumsum(np.maximum(self.counts, 1), dtype=np.int64)
-        if not len(out) or out[-1] <= most:
+        rows = np.maximum(self.counts, 1)
+        if self.starts is None and int(rows.sum()) <= most_rows and self.source.nbytes <= most_bytes:
             yield 0, self
             return
-        starts, begin = self._starts(), 0
-        while begin < len(out):
-            before = int(out[begin - 1]) if begin else 0
-            end = max(int(np.searchsorted(out, before + most, side="right")), begin + 1)
-            yield begin, Joined(self.counts[begin:end], self.source, starts[begin:end])
+        starts = self._starts()
+        row_ends = np.cumsum(rows, dtype=np.int64)
+        byte_ends = np.cumsum(run_sums(row_bytes(self.source), starts, self.counts))
+        begin = 0
+        while begin < len(rows):
+            row_limit = most_rows + int(row_ends[begin - 1] if begin else 0)
+            byte_limit = most_bytes + int(byte_ends[begin - 1] if begin else 0)
+            within_rows = int(np.searchsorted(row_ends, row_limit, "right"))
+            within_bytes = int(np.searchsorted(byte_ends, byte_limit, "right"))
+            end = max(min(within_rows, within_bytes), begin + 1)
+            whole = begin == 0 and end == len(rows)
+            yield begin, self if whole else Joined(self.counts[begin:end], self.source, starts[begin:end])
             begin = end
 
     def _starts(self) -> npt.NDArray[np.int64]:
@@ -92,10 +105,45 @@ def run_indices(starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]) ->
     return indices
 
 
+def run_sums(values: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """The sum of the values in each run; 0 for an empty one, wherever it begins."""
+    before = np.concatenate([[0], np.cumsum(values)])
+    starts = np.where(counts > 0, starts, 0)
+    sums: npt.NDArray[np.int64] = before[starts + counts] - before[starts]
+    return sums
+
+
+def row_bytes(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """The bytes that each row's values take."""
+    sizes = np.zeros(rows.num_rows, np.int64)
+    for column in rows.columns:
+        if _is_varying(column.type):
+            sizes += pc.fill_null(pc.binary_length(column), 0).to_numpy()
+        else:
+            sizes += (column.type.bit_width + 7) // 8
+    return sizes
+
+
+def concat_rows(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of several; with 64-bit offsets where 32 bits could not address all the text."""
+    if sum(part.nbytes for part in parts) > _MOST_TEXT:
+        parts = [
+            part.cast(pa.schema([field.with_type(_LARGE.get(field.type, field.type)) for field in part.schema])) for part in parts
+        ]
+    return pa.concat_batches(parts)
+
+
 def take_rows(rows: pa.RecordBatch, indices: npt.NDArray[np.int64], missing: npt.NDArray[np.bool_] | None = None) -> pa.RecordBatch:
     """The rows at these indices; all-NULL where `missing`."""
     if rows.num_rows == 0 and missing is not None:
         # Nothing to take from, so all are missing; an index would be out of bounds even under a mask.
         nulls = [pa.nulls(len(indices), column.type) for column in rows.columns]
         return pa.RecordBatch.from_arrays(nulls, schema=rows.schema)
-    return rows.take(pa.array(indices, mask=missing))
+    taken = rows.take(pa.array(indices, mask=missing))
+    if any(field.type in _SMALL for field in taken.schema):
+        taken = taken.cast(pa.schema([field.with_type(_SMALL.get(field.type, field.type)) for field in taken.schema]))
+    return taken
+
+
+def _is_varying(kind: pa.DataType) -> bool:
+    return kind in _LARGE or kind in _SMALL

@@ -7,6 +7,7 @@ memory and is told the same `Contents` sees the same cache.
 from __future__ import annotations
 
 import mmap
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from math import ceil
@@ -262,9 +263,7 @@ def reserve(nbytes: int) -> mmap.mmap:
     except (OSError, OverflowError, ValueError) as error:
         raise RequestError(f"expected {nbytes:,} bytes of memory for the cache, got {error}; give a smaller size") from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        try:
+        with suppress(OSError):  # a kernel without huge pages: slower, not wrong
             memory.madvise(mmap.MADV_HUGEPAGE)
-        except OSError:
-            pass  # a kernel without huge pages: slower, not wrong
     np.frombuffer(memory, np.uint8)[:: mmap.PAGESIZE] = 0
     return memory

@@ -49,6 +49,17 @@ class RowsOf(Protocol[T]):
         ...
 
 
+class _NoRows:
+    """For batches of which only the keys are there."""
+
+    def take(self, rows: None, positions: npt.NDArray[np.int64]) -> None:
+        """Nothing of nothing."""
+
+    def nbytes(self, rows: None) -> int:  # noqa: ARG002  the Protocol's
+        """Nothing."""
+        return 0
+
+
 class Operator:
     """Joins one partition's batches with the table. Used once, by one thread.
 
@@ -81,7 +92,7 @@ class Operator:
             Stream rows, in pieces of any length, with their matches.
         """
         waiting: WaitingQueue[T] = WaitingQueue()
-        for batch, keys in batches:
+        for batch, keys in self._cut(batches, rows_of):
             probe = self._probe(keys)
             for missing in probe.missing():
                 rows = rows_of.take(batch, missing.positions)
@@ -110,7 +121,7 @@ class Operator:
         """
         pending: deque[tuple[Probe, int]] = deque()
         pending_bytes = 0
-        for keys in batches:
+        for keys in self._cut_keys(batches):
             probe = self._probe(keys)
             size = probe.nbytes
             pending.append((probe, size))
@@ -129,6 +140,26 @@ class Operator:
         self.metrics.uncached += now.refused - before.refused
         self._cache_before = now
         return self.metrics.take()
+
+    def _cut(
+        self, batches: Iterable[tuple[T, tuple[pa.Array, ...]]], rows_of: RowsOf[T]
+    ) -> Iterator[tuple[T, tuple[pa.Array, ...]]]:
+        """The batches, in parts where very large rows of the table could come out."""
+        for batch, keys in batches:
+            length, begin = len(keys[0]), 0
+            while begin < length:
+                most = self._engine.most_keys
+                if begin == 0 and length <= most:
+                    yield batch, keys
+                else:
+                    positions = np.arange(begin, min(begin + most, length))
+                    yield rows_of.take(batch, positions), tuple(column.slice(begin, most) for column in keys)
+                begin += most
+
+    def _cut_keys(self, batches: Iterable[tuple[pa.Array, ...]]) -> Iterator[tuple[pa.Array, ...]]:
+        """`_cut` for keys alone."""
+        for _, keys in self._cut(((None, keys) for keys in batches), _NoRows()):
+            yield keys
 
     def _probe(self, columns: tuple[pa.Array, ...]) -> Probe:
         """Convert the keys to the table's types, leave out those that can't be asked, probe the rest."""

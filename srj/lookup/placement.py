@@ -274,7 +274,8 @@ class Placement:
             scores[taken] = _IS_TAKEN
         scores = scores.reshape(first.size, 2 * WAYS)
         worst = scores.argmax(axis=1)
-        return np.where(worst < WAYS, first, second) * WAYS + worst % WAYS, scores[np.arange(first.size), worst]
+        ways: I64 = np.where(worst < WAYS, first, second) * WAYS + worst % WAYS
+        return ways, scores[np.arange(first.size), worst]
 
     def write(self, ways: I64, words: U64, hashes: U64, stamps: I64) -> None:
         """Store keys at ways that are free."""
@@ -284,6 +285,6 @@ class Placement:
         self.records[ways] = record
         self.tags[ways] = np.maximum(hashes & _TAG, _ONE)
 
-    def occupied(self) -> I64:
-        """All ways that hold an entry and are not taken by the insert in progress."""
-        return np.flatnonzero((self.tags != 0) & (self.taken == 0))
+    def occupied(self, ways: I64) -> I64:
+        """Those of the ways that hold an entry."""
+        return ways[self.tags[ways] != 0]

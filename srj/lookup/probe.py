@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
-from srj.lookup.joined import Joined, run_starts
+from srj.lookup.joined import Joined, concat_rows, run_starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,14 +99,14 @@ class Probe:
             return Joined(self._over_all_rows(found.counts), found.rows)
         counts, starts = found.counts.copy(), run_starts(found.counts)
         sources = [found.rows]
+        before = found.rows.num_rows
         for missing in self._missing_keys():
-            rows = missing.flight.rows
-            if rows is None:
-                raise AssertionError("a batch is joined only after all its flights landed")
-            counts[missing.positions] = missing.flight.counts[missing.position_in]
-            starts[missing.positions] = missing.flight.starts[missing.position_in] + sum(part.num_rows for part in sources)
-            sources.append(rows)
-        source = pa.concat_batches(sources) if found.rows.num_columns else found.rows
+            part = missing.joined()
+            counts[missing.positions] = part.counts
+            starts[missing.positions] = missing.flight.starts[missing.position_in] + before
+            sources.append(part.source)
+            before += part.source.num_rows
+        source = concat_rows(sources) if found.rows.num_columns else found.rows
         return Joined(self._over_all_rows(counts), source, self._over_all_rows(starts))
 
     def _missing_keys(self) -> Iterator[Missing]:

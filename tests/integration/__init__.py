@@ -1,0 +1,1 @@
+"""srj in Spark against real databases."""

@@ -1,0 +1,195 @@
+"""Whatever the table and the stream: srj_enrich gives what Spark's own join gives, cold and from the cache, in order if asked."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+
+from srj import srj_enrich
+from tests.integration.cases import HOWS, Case, cases, collected, create, own_join, stream_frame, table_frame, tagged
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.integration.conftest import Observed
+    from tests.integration.stores import Store
+
+ORDERS = ("input", "any")
+BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+# An example runs some 40 joins, so few of them and no shrinking; derandomized, so that a failure comes again.
+FEW = {
+    "deadline": None,
+    "derandomize": True,
+    "database": None,
+    "print_blob": True,
+    "phases": [Phase.explicit, Phase.generate],
+    "suppress_health_check": list(HealthCheck),
+}
+
+# Each join has a cache of its own: another time to live makes another.
+_numbers = itertools.count(1)
+
+
+@pytest.mark.parametrize("kinds", [("int",), ("text",), ("int", "text")], ids="-".join)
+def test_every_join_equals_sparks_own_twice(spark: SparkSession, store: Store, observed: Observed, kinds: tuple[str, ...]) -> None:
+    """Every how, order and on_multiple: the same rows as Spark's join; the second time without a call of the database."""
+
+    @settings(max_examples=4 if kinds == ("int",) else 3, **FEW)
+    @given(case=cases(kinds))
+    def check(case: Case) -> None:
+        name = f"t{next(_numbers)}"
+        create(store, name, case)
+        spark.conf.set(BATCH_ROWS, case.batch_rows)
+        stream, table = stream_frame(spark, case, case.stream), table_frame(spark, case)
+        _check(store, name, case, stream, table, "all", case.stream, observed)
+        _check(store, name, case, stream, table, "first", case.stream, observed)
+        single = tuple(row for row in case.stream if case.matches[row[1:]] < 2)
+        if len(single) < len(case.stream):
+            for how, order in zip(("left", "inner"), ORDERS, strict=True):
+                failing = _enriched(store, name, case, stream, how, order, "error", next(_numbers))
+                with pytest.raises(Exception, match=rf"expected at most one row of {name} for a key \(on_multiple='error'\), got \d+ for"):
+                    failing.collect()
+        _check(store, name, case, stream_frame(spark, case, single), table, "error", single, observed)
+
+    check()
+
+
+def _enriched(
+    store: Store, name: str, case: Case, stream: DataFrame, how: str, order: str, on_multiple: str, number: int
+) -> DataFrame:
+    key = dict(zip(case.stream_keys, case.table_keys, strict=True))
+    return srj_enrich(
+        stream,
+        store.table(name),
+        key,
+        how=how,  # type: ignore[arg-type]
+        order=order,  # type: ignore[arg-type]
+        on_multiple=on_multiple,  # type: ignore[arg-type]
+        batch=case.batch,
+        cache="4 MB",
+        ttl=1000.0 + number,
+    )
+
+
+def _check(
+    store: Store,
+    name: str,
+    case: Case,
+    stream: DataFrame,
+    table: DataFrame,
+    on_multiple: str,
+    rows: Sequence[tuple[Any, ...]],
+    observed: Observed,
+) -> None:
+    """All joins of one `on_multiple` in one Spark job, each twice in a row; with one core the second runs after the first."""
+    import time; t0=time.time()
+    observed.take()
+    expected = collected([tagged(own_join(stream, table, case, how, first=on_multiple == "first"), how) for how in HOWS])
+    t1=time.time()
+    joins = [(how, order, turn) for how in HOWS for order in ORDERS for turn in ("cold", "warm")]
+    number = {pair: next(_numbers) for pair in itertools.product(HOWS, ORDERS)}
+    frames = [_enriched(store, name, case, stream, how, order, on_multiple, number[how, order]) for how, order, _ in joins]
+    t2=time.time()
+    found = collected([tagged(frame, "-".join(join)) for frame, join in zip(frames, joins, strict=True)])
+    t3=time.time()
+    print(len(rows), len(case.table), case.batch_rows, case.batch, "oracle", t1-t0, "describe", t2-t1, "job", t3-t2, flush=True)
+    keys = case.asked(rows, nul_is_possible=not store.is_postgres)
+    for join, metrics in zip(joins, observed.take(), strict=True):
+        how, order, turn = join
+        got = found.get("-".join(join), [])
+        assert Counter(got) == Counter(expected.get(how, [])), (join, on_multiple)
+        assert metrics["rows"] == len(rows), join
+        assert (metrics["keys"], metrics["batches"] > 0) == ((len(keys), bool(keys)) if turn == "cold" else (0, False)), join
+        if order == "input":
+            assert [row[0] for row in got] == sorted(row[0] for row in got), (join, on_multiple)
+
+
+@pytest.mark.parametrize("kind", ["unique", "several"])
+def test_large_batches_equal_sparks_own_join(spark: SparkSession, store: Store, observed: Observed, kind: str) -> None:
+    """120,000 rows in Arrow batches of up to 50,000, of which a third has no match, and the keys come in lookups of 1,000."""
+    columns = "id int PRIMARY KEY, k int, v varchar(40)"
+    store.run(f"DROP TABLE IF EXISTS large_{kind}; CREATE TABLE large_{kind} ({columns})")
+    store.run(f"CREATE {'UNIQUE ' if kind == 'unique' else ''}INDEX large_{kind}_key ON large_{kind} (k)")
+    doubles = 1 if kind == "unique" else 3
+    rows = [(number, number // doubles, f"value {number}") for number in range(6000)]
+    store.insert(f"large_{kind}", rows)
+
+    @settings(max_examples=1, **FEW)
+    @given(seed=st.integers(1, 10**6), batch_rows=st.sampled_from([50_000]))
+    def check(seed: int, batch_rows: int) -> None:
+        spark.conf.set(BATCH_ROWS, batch_rows)
+        hashed = F.pmod(F.xxhash64(F.col("id"), F.lit(seed)), F.lit(9000 // doubles))
+        stream = spark.range(0, 120_000, 1, 2).select(
+            F.monotonically_increasing_id().alias("place"), F.when(F.col("id") % 100 > 0, hashed).alias("s")
+        )
+        table = spark.createDataFrame(rows, "id int, k int, v string")
+        distinct = stream.where("s IS NOT NULL").select("s").distinct().count()
+        for how, order in itertools.product(HOWS, ORDERS):
+            expected = _checksum(stream.join(table, F.col("s") == F.col("k"), f"left_{how}" if how in ("semi", "anti") else how).drop("k"))
+            observed.take()
+            ttl = 1000.0 + next(_numbers)
+            for turn in ("cold", "warm"):
+                frame = srj_enrich(stream, store.table(f"large_{kind}"), {"s": "k"}, how=how, order=order, ttl=ttl)  # type: ignore[arg-type]
+                assert _checksum(frame) == expected, (how, order, turn)
+                [metrics] = observed.take()
+                assert (metrics["rows"], metrics["keys"]) == (120_000, distinct if turn == "cold" else 0), (how, order, turn)
+            if order == "input":
+                places = frame.select("place").toArrow()["place"].to_numpy()
+                assert (places[1:] >= places[:-1]).all(), (how, order)
+
+    check()
+
+
+def _checksum(frame: DataFrame) -> tuple[int, int]:
+    """The number of rows, and a sum over all their values that their order does not change."""
+    whole = frame.select(F.count("*"), F.sum(F.xxhash64(*map(F.col, frame.columns)).cast("decimal(38,0)")))
+    count, total = whole.collect()[0]
+    return count, total
+
+
+def test_collations_are_the_databases(spark: SparkSession, store: Store) -> None:
+    """Text that ignores case, accents or padding matches as in the database's own join, cold and cached."""
+    kinds = {"ci": "text COLLATE ci"} if store.is_postgres else {
+        "ci": "varchar(40) COLLATE utf8mb4_unicode_ci",
+        "pad": "varchar(40) COLLATE utf8mb4_bin",
+        "latin": "varchar(40) CHARACTER SET latin1 COLLATE latin1_swedish_ci",
+    }
+    if store.is_postgres:
+        store.run("CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level1', deterministic = false)")
+        kinds["padded"] = "char(5)"
+    in_table = ["a", "A", "é", "ab", "ß", "x ", "", "o", "straße"]
+    in_stream = [*in_table, "a ", "E", "AB", "aB", "ss", "SS", "x", " ", "Ö", "ö", "STRASSE", "😀", "a" * 30, "zz", None, "a", "é"]
+    stream = spark.createDataFrame(list(enumerate(in_stream)), "n int, s string").coalesce(1)
+    for name, kind in kinds.items():
+        store.run(f"CREATE TABLE words_{name} (k {kind}, v int); CREATE TABLE asked_{name} (n int, s {kind.replace('char(5)', 'text').replace('var' + 'text', 'varchar(40)')})")
+        rows = [(word, number) for number, word in enumerate(in_table)]
+        possible = [(n, s) for n, s in enumerate(in_stream) if s is not None and (name != "latin" or s != "😀")]
+        store.insert(f"words_{name}", rows)
+        store.insert(f"asked_{name}", possible)
+        same = "a.s::char(30)" if name == "padded" else "a.s"
+        theirs = store.run(f"SELECT a.n, w.v FROM asked_{name} a JOIN words_{name} w ON w.k = {same}")
+        assert len(theirs) > len(in_table)
+        for order, turn in itertools.product(ORDERS, ("cold", "warm")):
+            ours = srj_enrich(stream, store.table(f"words_{name}"), {"s": "k"}, how="inner", order=order, cache="4 MB")  # type: ignore[arg-type]
+            assert Counter(map(tuple, ours.select("n", "v").collect())) == Counter(theirs), (name, order, turn)
+
+
+def test_nobody_is_asked_for_nothing(spark: SparkSession, store: Store) -> None:
+    """A stream without rows, or with NULL keys alone, reaches the database not even once; left keeps its rows."""
+    store.run("CREATE TABLE nothing (k int PRIMARY KEY, v int); INSERT INTO nothing VALUES (1, 1)")
+    nulls = spark.range(0, 10, 1, 3).select(F.lit(None).cast("int").alias("k"))
+    with store.listening("nothing") as asked:
+        frames = [srj_enrich(nulls, store.table("nothing"), "k", order=order) for order in ORDERS]  # type: ignore[call-arg]
+        frames += [srj_enrich(nulls.where("rand() < 0"), store.table("nothing"), "k", order=order) for order in ORDERS]  # type: ignore[call-arg]
+        whole = reduce(lambda one, other: one.unionAll(other), frames)
+        assert whole.collect() == [(None, None)] * 20
+    assert asked == []
