@@ -10,6 +10,8 @@ from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from srj.operators.launch import launcher
 from srj.operators.plan import KEY, METRICS_COLUMN, Plan, observe
+from srj.session import is_case_sensitive
+from srj.stream_columns import check_distinct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,8 +33,10 @@ def map_in_pandas(plan: Plan) -> DataFrame:
 
 def _with_keys(plan: Plan) -> DataFrame:
     """The stream's columns with the keys behind them, so that nested ones need no search in the worker."""
+    stream = plan.stream
+    check_distinct(stream.columns, case_sensitive=is_case_sensitive(stream.sparkSession))
     keys = [key.alias(f"{KEY}{position}") for position, key in enumerate(plan.keys)]
-    return plan.stream.select("*", *keys)
+    return stream.select("*", *keys)
 
 
 def _schema(plan: Plan) -> StructType:

@@ -79,6 +79,18 @@ def check_clash(taken: Sequence[str], added: Sequence[str], *, case_sensitive: b
             )
 
 
+def check_distinct(names: Sequence[str], *, case_sensitive: bool) -> None:
+    """Refuse a stream with two columns of one name, which Spark can't hand to Python as whole rows."""
+    seen: set[str] = set()
+    for name in names:
+        if _fold(name, case_sensitive) in seen:
+            raise RequestError(
+                f"expected stream columns of different names where whole rows pass through Python, got {name!r} twice; rename one of "
+                "them, or use order='input'"
+            )
+        seen.add(_fold(name, case_sensitive))
+
+
 def _find(schema: StructType, names: Sequence[str], case_sensitive: bool) -> tuple[list[str], DataType] | None:
     """The path as the schema spells it, and the type at its end."""
     found: list[str] = []

@@ -125,6 +125,7 @@ def _empty_columns(length: int) -> pa.RecordBatch:
 
 
 async def open_connection(url: DatabaseUrl, timeout: float) -> asyncpg.Connection:
+    """A connection to the URL's database; the URL's options go to the driver."""
     url = url.resolve()
     options = {"application_name": "srj", **dict(url.options)}
     with connecting(url, timeout):
@@ -144,6 +145,7 @@ async def open_connection(url: DatabaseUrl, timeout: float) -> asyncpg.Connectio
 
 
 async def close_connection(connection: asyncpg.Connection) -> None:
+    """Close it within a moment, whatever state it is in."""
     try:
         with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, LookupTimeoutError):
             await connection.close(timeout=_CLOSE_SECONDS)

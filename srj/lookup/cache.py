@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from srj.cache_policies import LRU, Policy
-from srj.lookup.encoding import INLINE, encode_keys, is_text, is_varying, views_of
+from srj.lookup.encoding import INLINE, EncodedKeys, encode_keys, is_text, is_varying, views_of
 from srj.lookup.entries import Entries
 from srj.lookup.expiry import Expiry
 from srj.lookup.hashing import hash_rows
@@ -108,6 +108,10 @@ class ColumnarCache:
         """The sizes of its parts."""
         return self._block.geometry
 
+    def encode(self, keys: Keys) -> EncodedKeys:
+        """The keys as words and hashes, as this cache compares them."""
+        return encode_keys(keys.columns, self._hash_words)
+
     def lookup(self, keys: Keys, now: float) -> Found:
         """Probe all keys (doubles allowed) and copy out the rows of those that are known and not expired at `now`."""
         entries, count = self._entries, len(keys)
@@ -115,7 +119,7 @@ class ColumnarCache:
             none = np.empty(0, np.int64)
             return Found(np.empty(0, np.bool_), np.empty(0, np.int32), entries.columns.gather(none))
         at = self._see(now)
-        hit, ways, stamps = entries.placement.find(encode_keys(keys.columns, self._hash_words))
+        hit, ways, stamps = entries.placement.find(self.encode(keys))
         if self._expiry.is_needed:
             hit &= self._expiry.alive(stamps, at)
         all_hit = bool(hit.all())
@@ -218,7 +222,7 @@ class ColumnarCache:
     def _refuse(self, keys: Keys, stamp: int) -> None:
         """Forget what was known of keys whose answers can't be kept: it is out of date."""
         self._header[At.REFUSED] += len(keys)
-        known, ways, stamps = self._entries.placement.find(encode_keys(keys.columns, self._hash_words))
+        known, ways, stamps = self._entries.placement.find(self.encode(keys))
         self._entries.release(ways[known & (stamps >> 1 <= stamp >> 1)])
 
     def _portions(self, counts: I32, weights: I64) -> Iterator[tuple[int, int]]:
@@ -241,7 +245,7 @@ class ColumnarCache:
 
     def _insert(self, keys: Keys, counts: I32, rows: pa.RecordBatch, stamp: int) -> None:
         entries = self._entries
-        encoded = encode_keys(keys.columns, self._hash_words)
+        encoded = self.encode(keys)
         views = [views_of(column) if is_varying(column.type) else None for column in rows.columns]
         lengths = [column.lengths for _, column in encoded.views] + [column.lengths for column in views if column is not None]
         if lengths:
@@ -261,7 +265,7 @@ class ColumnarCache:
             self._header[At.REFUSED] += np.count_nonzero(~placed)
             keys, counts, rows = _subset(keys, counts, rows, placed)
             ways = ways[placed]
-            encoded = encode_keys(keys.columns, self._hash_words)
+            encoded = self.encode(keys)
             views = [views_of(column) if is_varying(column.type) else None for column in rows.columns]
         stored_at = entries.write(ways, encoded, stamp | (counts == 0).astype(np.int64), counts)
         entries.store(stored_at, rows, views)

@@ -65,8 +65,10 @@ class Entries:
     def counts_of(self, ways: I64) -> I32:
         """Rows of the entries at these ways."""
         if self._counts is not None:
-            return self._counts[ways]
-        return (self.placement.stamps[ways] & 1 == 0).astype(np.int32)
+            counts: I32 = self._counts[ways]
+        else:
+            counts = (self.placement.stamps[ways] & 1 == 0).astype(np.int32)
+        return counts
 
     def rows_of(self, ways: I64, counts: I32) -> I64:
         """Where the rows of these ways stand, given how many each has."""

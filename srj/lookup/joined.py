@@ -75,7 +75,9 @@ class Joined:
             return
         starts = self._starts()
         row_ends = np.cumsum(rows, dtype=np.int64)
-        byte_ends = np.cumsum(run_sums(row_bytes(self.source), starts, self.counts))
+        # Where only existence is asked the source has no columns, and may have lost its rows with them.
+        sizes = run_sums(row_bytes(self.source), starts, self.counts) if self.source.num_columns else np.zeros_like(row_ends)
+        byte_ends = np.cumsum(sizes)
         begin = 0
         while begin < len(rows):
             row_limit = most_rows + int(row_ends[begin - 1] if begin else 0)

@@ -287,4 +287,5 @@ class Placement:
 
     def occupied(self, ways: I64) -> I64:
         """Those of the ways that hold an entry."""
-        return ways[self.tags[ways] != 0]
+        occupied: I64 = ways[self.tags[ways] != 0]
+        return occupied

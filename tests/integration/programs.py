@@ -1,0 +1,175 @@
+"""Programs that need a Spark of their own: each a function that returns what JSON can hold. Started by `tests.integration.scripts`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql.types import LongType
+
+# Not this folder, which is no package of its own, but what the driver alone shall find.
+sys.path[:1] = os.environ.get("DRIVER_PATH", "").split()
+
+from srj import RequestError, srj_enrich  # noqa: E402  found by the path above
+
+
+def _session(master: str, **more: str) -> Any:
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": str(Path("local").absolute()),
+        "spark.python.udf.pipelined.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(Path("warehouse").absolute()),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master(master)
+    for name, value in (settings | {key.replace("__", "."): text for key, text in more.items()}).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _rows(frame: Any) -> list[list[Any]]:
+    return sorted([list(row) for row in frame.collect()], key=repr)
+
+
+def _streamed(spark: Any, frame: Any, folder: str) -> Any:
+    """The rows that a query leaves in a Parquet sink, which takes each micro-batch once."""
+    folder = str(Path(folder).absolute())
+    writer = frame.writeStream.format("parquet").option("checkpointLocation", f"{folder}-checkpoint")
+    query = writer.trigger(availableNow=True).start(folder)
+    if not query.awaitTermination(240):
+        raise TimeoutError(f"the query into {folder} has not ended")
+    return spark.read.schema(frame.schema).parquet(folder)
+
+
+def retried_tasks(tables: dict[str, str], files: str) -> dict[str, Any]:
+    """Every task fails once after rows have left the join, once by an exception and once by the death of a worker."""
+    spark = _session("local[2,3]")
+    failures = Path("failures").absolute()
+    found = {}
+    for system, table in tables.items():
+        for order in ("input", "any"):
+            for way in ("raise", "die"):
+                seen = 0
+
+                def once(number: int, way: str = way) -> int:
+                    nonlocal seen
+                    seen += 1
+                    context = TaskContext.get()
+                    if context is not None and context.attemptNumber() == 0 and seen == 40:
+                        with failures.open("a") as file:
+                            file.write("x")
+                        if way == "die":
+                            os._exit(7)
+                        raise RuntimeError("this attempt fails")
+                    return number
+
+                check = F.udf(once, LongType()).asNondeterministic()
+                stream = spark.readStream.schema("n bigint, k int").parquet(files)
+                joined = srj_enrich(stream, table, "k", order=order, ttl=1000.0 + len(found)).withColumn("n", check("n"))
+                name = f"{system}-{order}-{way}"
+                found[name] = _rows(_streamed(spark, joined, name))
+    spark.stop()
+    return {"rows": found, "failures": len(failures.read_text())}
+
+
+def cluster(tables: dict[str, str], files: str) -> dict[str, Any]:
+    """Two executors in JVMs of their own, and as many Python workers."""
+    spark = _session("local-cluster[2,1,1024]", spark__executor__memory="600m")
+    found: dict[str, Any] = {}
+    for system, table in tables.items():
+        for order in ("input", "any"):
+            stream = srj_enrich(spark.readStream.schema("n bigint, k int").parquet(files), table, "k", order=order)
+            found[f"{system}-{order}-stream"] = _rows(_streamed(spark, stream, f"{system}-{order}"))
+            batch = spark.read.schema("n bigint, k int").parquet(files).repartition(4)
+            found[f"{system}-{order}-batch"] = _rows(srj_enrich(batch, table, "k", order=order))
+    where = spark.range(0, 40, 1, 8).mapInArrow(_executors, "folder string").distinct().collect()
+    result = {"rows": found, "executors": len(where)}
+    spark.stop()
+    return result
+
+
+def _executors(batches: Any) -> Any:
+    for _ in batches:
+        time.sleep(0.2)  # long enough for the other executor to take a task too
+    yield pa.record_batch({"folder": [str(Path.cwd())]})
+
+
+def connect(tables: dict[str, str], literal: str, files: str) -> dict[str, Any]:
+    """A Spark Connect client with a server beside it; passwords are references."""
+    spark = SparkSession.builder.remote("local[2]").config("spark.python.udf.pipelined.enabled", "true").getOrCreate()
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    found: dict[str, Any] = {}
+    for system, table in tables.items():
+        for order in ("input", "any"):
+            stream = srj_enrich(spark.readStream.schema("n bigint, k int").parquet(files), table, "k", order=order)
+            found[f"{system}-{order}-stream"] = _rows(_streamed(spark, stream, f"{system}-{order}"))
+            batch = spark.read.schema("n bigint, k int").parquet(files)
+            found[f"{system}-{order}-batch"] = _rows(batch.transform(srj_enrich, table, key="k", order=order))
+    try:
+        srj_enrich(batch, literal, "k")
+        refusal = ""
+    except RequestError as error:
+        refusal = str(error)
+    result = {"rows": found, "refusal": refusal, "kind": f"{type(batch).__module__}"}
+    spark.stop()
+    return result
+
+
+def without_srj_on_workers(table: str) -> dict[str, Any]:
+    """The driver finds srj by its own path alone, so the workers have none."""
+    spark = _session("local[1]")
+    failures = {}
+    for order in ("input", "any"):
+        try:
+            srj_enrich(spark.range(5).selectExpr("cast(id AS int) AS k"), table, "k", order=order).collect()
+            failures[order] = ""
+        except Exception as error:
+            failures[order] = str(error)
+    spark.stop()
+    return failures
+
+
+def with_event_log(table: str, administrator: str, change: str, log: str) -> dict[str, Any]:
+    """A query that works, and one whose lookups are refused; Spark writes all it knows of both into its event log."""
+    async def change_password() -> None:
+        connection = await asyncpg.connect(administrator)
+        await connection.execute(change)
+        await connection.close()
+
+    spark = _session("local[1]", spark__eventLog__enabled="true", spark__eventLog__dir=f"file://{log}")
+    stream = spark.range(5).selectExpr("cast(id AS int) AS k")
+    frames = {order: srj_enrich(stream, table, "k", order=order) for order in ("input", "any")}
+    rows = {order: _rows(frame) for order, frame in frames.items()}
+    frames = {order: srj_enrich(stream, table, "k", order=order, ttl=999.0) for order in ("input", "any")}
+    asyncio.run(change_password())
+    errors = {}
+    for order, frame in frames.items():
+        try:
+            frame.collect()
+        except Exception as error:
+            errors[order] = str(error)
+    spark.stop()
+    return {"rows": rows, "errors": errors}
+
+
+if __name__ == "__main__":
+    program, arguments, result = sys.argv[1:]
+    answer = globals()[program](**json.loads(arguments))
+    Path(result).write_text(json.dumps(answer))

@@ -1,0 +1,47 @@
+"""Runs a function of `tests.integration.programs` in a process of its own: for Sparks of another kind than the tests' own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(
+    name: str,
+    arguments: Mapping[str, Any],
+    folder: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    python: str = sys.executable,
+    seconds: float = 280.0,
+) -> tuple[Any, str]:
+    """Call a program with these arguments.
+
+    Args:
+        name: the function's name in `tests.integration.programs`.
+        arguments: its keyword arguments, fit for JSON.
+        folder: where it runs, so that what Spark leaves behind is there.
+        environment: variables to set beside those of this process.
+        python: the interpreter.
+        seconds: how long it may take.
+
+    Returns:
+        What it returned, and all that it printed.
+    """
+    result = folder / f"{name}.json"
+    variables = os.environ | {"PYSPARK_PYTHON": python, "TZ": "UTC", "SPARK_LOCAL_IP": "127.0.0.1"} | dict(environment or {})
+    command = [python, str(ROOT / "tests" / "integration" / "programs.py"), name, json.dumps(dict(arguments)), str(result)]
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=seconds, check=False)
+    printed = done.stdout + done.stderr
+    if not result.exists():
+        raise AssertionError(f"expected {name} to end well, got exit code {done.returncode}: {printed[-6000:]}")
+    return json.loads(result.read_text()), printed

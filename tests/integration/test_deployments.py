@@ -1,0 +1,120 @@
+"""The same answers on a cluster's executors and through Spark Connect; one sentence where srj is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.integration.scripts import ROOT, run
+from tests.integration.stores import Store, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.servers import Server
+
+KEYS = [number * 7 % 130 if number % 11 else None for number in range(900)]
+
+
+@pytest.fixture(scope="module")
+def stores(postgres: Server, mariadb: Server) -> Iterator[dict[str, Store]]:
+    """The same table in both databases."""
+    for one in open_store(postgres, "srj_deployed"):
+        for other in open_store(mariadb, "srj_deployed"):
+            found = {"postgresql": one, "mysql": other}
+            for store in found.values():
+                store.run("CREATE TABLE parts (k int PRIMARY KEY, name varchar(40))")
+                store.insert("parts", [(number, f"part {number}") for number in range(100)])
+            yield found
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stream: some files of numbered keys."""
+    folder = tmp_path_factory.mktemp("files")
+    for position in range(3):
+        rows = range(position * 300, position * 300 + 300)
+        part = pa.table({"n": pa.array(rows), "k": pa.array([KEYS[row] for row in rows], pa.int32())})
+        pq.write_table(part, folder / f"{position}.parquet")
+    return folder
+
+
+def expected() -> list[list[Any]]:
+    """Each row once, with its part."""
+    return sorted([[n, k, None if k is None or k >= 100 else f"part {k}"] for n, k in enumerate(KEYS)], key=repr)
+
+
+@pytest.mark.timeout(600)
+def test_two_executors_give_the_same_rows(stores: dict[str, Store], files: Path, tmp_path: Path) -> None:
+    """local-cluster: passwords written out in the URL reach the workers of both executors, in batch and streaming."""
+    tables = {name: f"{store.url}#parts" for name, store in stores.items()}
+    result, printed = run("cluster", {"tables": tables, "files": str(files)}, tmp_path)
+    assert result["executors"] == 2
+    assert len(result["rows"]) == 8
+    for name, rows in result["rows"].items():
+        assert rows == expected(), name
+    assert not any(store.server.password in printed for store in stores.values())
+
+
+@pytest.mark.timeout(600)
+def test_connect_gives_the_same_rows_and_refuses_a_written_password(stores: dict[str, Store], files: Path, tmp_path: Path) -> None:
+    """Spark Connect, batch and streaming, with ${NAME} for a password; one written out would be in the plan."""
+    references = {name: store.server.url_for(database=store.name, password=f"${{{name.upper()}_PW}}") for name, store in stores.items()}
+    result, _ = run(
+        "connect",
+        {
+            "tables": {name: f"{url}#parts" for name, url in references.items()},
+            "literal": f"{stores['postgresql'].url}#parts",
+            "files": str(files),
+        },
+        tmp_path,
+        environment={f"{name.upper()}_PW": store.server.password for name, store in stores.items()},
+    )
+    assert result["kind"].startswith("pyspark.sql.connect")
+    assert len(result["rows"]) == 8
+    for name, rows in result["rows"].items():
+        assert rows == expected(), name
+    server = stores["postgresql"].server
+    assert result["refusal"] == (
+        "expected no password in the URL on Spark Connect, which would put it into the plan, got "
+        f"postgresql://{server.user}:***@{stores['postgresql'].place}; write ${{NAME}} in its place and set that environment variable on "
+        "this machine and where the server's Python workers run"
+    )
+
+
+@pytest.mark.timeout(600)
+def test_workers_without_srj_say_so(stores: dict[str, Store], tmp_path: Path) -> None:
+    """A driver that finds srj by a path of its own is told, in one sentence, that its workers do not."""
+    source, others = tmp_path / "source", tmp_path / "others"
+    shutil.copytree(ROOT / "srj", source / "srj")
+    for name in ("operators", "cache_policies"):
+        shutil.copytree(ROOT / name, source / "srj" / name)
+    others.mkdir()
+    for entry in (entry for folder in site.getsitepackages() for entry in Path(folder).iterdir()):
+        if "srj" not in entry.name:
+            (others / entry.name).symlink_to(entry)
+    store = stores["postgresql"]
+    # Without -S the environment's own packages would come in beside those of PYTHONPATH, srj among them.
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec "{os.path.realpath(sys.executable)}" -S "$@"\n')
+    python.chmod(0o700)
+    result, _ = run(
+        "without_srj_on_workers",
+        {"table": f"{store.url}#parts"},
+        tmp_path,
+        environment={"PYTHONPATH": str(others), "DRIVER_PATH": str(source)},
+        python=str(python),
+    )
+    for order in ("input", "any"):
+        assert (
+            "ModuleNotFoundError: expected the package srj and what it needs where Spark's Python workers run, but the module 'srj' is "
+            "missing there; install srj on every executor, or put it on their PYTHONPATH (spark.executorEnv.PYTHONPATH)"
+        ) in result[order]

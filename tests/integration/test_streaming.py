@@ -1,0 +1,199 @@
+"""srj_enrich on streams: watermarks, metrics in the progress, restarts, retried tasks, and the other two ways to mount it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+
+from srj import srj_enrich
+from srj.enrich import plan_for
+from srj.operators.for_each_batch import for_each_batch
+from srj.operators.out_of_order import map_in_pandas
+from srj.options import parse_options
+from tests.integration.scripts import run
+from tests.integration.stores import Store, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from tests.servers import Server
+
+FILES, ROWS, PRESENT = 6, 200, 40
+START = datetime(2024, 3, 1, tzinfo=UTC)
+SCHEMA = "n bigint, k int, time timestamp"
+
+
+def _key(number: int) -> int | None:
+    return None if number % 13 == 0 else number * 7 % 60
+
+
+@pytest.fixture(scope="module")
+def shop(store: Store) -> Iterator[Store]:
+    """Forty products in four groups."""
+    store.run("CREATE TABLE shop (k int PRIMARY KEY, family varchar(20), price int)")
+    store.insert("shop", [(key, f"family {key % 4}", key) for key in range(PRESENT)])
+    return store
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six files, an event a second; the last event is so late that all windows before it are closed."""
+    folder = tmp_path_factory.mktemp("events")
+    for file in range(FILES):
+        numbers = range(file * ROWS, file * ROWS + ROWS)
+        times = [START + timedelta(seconds=number) for number in numbers]
+        if file == FILES - 1:
+            times[-1] += timedelta(hours=1)
+        columns = {
+            "n": pa.array(numbers, pa.int64()),
+            "k": pa.array([_key(number) for number in numbers], pa.int32()),
+            "time": pa.array(times, pa.timestamp("us", "UTC")),
+        }
+        pq.write_table(pa.table(columns), folder / f"{file}.parquet")
+        time.sleep(0.01)  # the source reads files in the order of their times
+    return folder
+
+
+def _stream(spark: SparkSession, files: Path) -> DataFrame:
+    return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(files))
+
+
+def _run(frame: DataFrame, folder: Path) -> StreamingQuery:
+    """Into a Parquet sink, which takes each micro-batch exactly once, until all files are read."""
+    writer = frame.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(availableNow=True).start(str(folder / "out"))
+    assert query.awaitTermination(240)
+    return query
+
+
+def _rows(spark: SparkSession, folder: Path) -> Counter[tuple[Any, ...]]:
+    return Counter(map(tuple, spark.read.parquet(str(folder / "out")).collect()))
+
+
+def _expected() -> Counter[tuple[Any, ...]]:
+    """Every event's number and key with what its key has."""
+    keys = ((number, _key(number)) for number in range(FILES * ROWS))
+    return Counter((n, k, *((f"family {k % 4}", k) if k is not None and k < PRESENT else (None, None))) for n, k in keys)
+
+
+@pytest.mark.parametrize("order", ["input", "any"])
+def test_windows_after_the_join_close_by_the_watermark_before_it(
+    spark: SparkSession, shop: Store, files: Path, tmp_path: Path, order: str
+) -> None:
+    """withWatermark, the join, a windowed aggregation in append mode: the windows that a batch query gives; and the metrics add up."""
+
+    def windows(frame: DataFrame) -> DataFrame:
+        grouped = frame.groupBy(F.window("time", "1 minute"), "family").agg(F.count("*").alias("events"), F.sum("price").alias("total"))
+        return grouped.selectExpr("window.start", "family", "events", "total")
+
+    def joined(frame: DataFrame) -> DataFrame:
+        return frame.transform(srj_enrich, shop.table("shop"), key="k", order=order, ttl=100.0)
+
+    stream = joined(_stream(spark, files).withWatermark("time", "10 seconds"))
+    assert stream.schema["time"].metadata == {"spark.watermarkDelayMs": 10_000}
+    query = _run(windows(stream), tmp_path)
+    batch = windows(joined(spark.read.schema(SCHEMA).parquet(str(files))))
+    late = START + timedelta(hours=1)
+    closed = [tuple(row) for row in batch.collect() if row["start"].replace(tzinfo=UTC) < late]
+    assert _rows(spark, tmp_path) == Counter(closed)
+    assert sum(row[2] for row in closed) == FILES * ROWS - 1
+    _check_metrics(query)
+
+
+def _check_metrics(query: StreamingQuery) -> None:
+    """The metrics of all micro-batches under their names; their sums are what the stream and the table imply."""
+    found = [row["srj"] for progress in query.recentProgress for row in progress.observedMetrics.values() if progress.numInputRows]
+    assert len(found) == FILES
+    for one in found:
+        assert one.rows == ROWS
+        assert one.hits + one.misses + one.null_keys + one.impossible_keys == one.rows
+        assert one.keys_per_batch == (one.keys / one.batches if one.batches else None)
+        assert (one.database_ms > 0) == (one.batches > 0)
+    keys = [_key(number) for number in range(FILES * ROWS)]
+    sums = {name: sum(one[name] for one in found) for name in ("keys", "null_keys", "absent", "matches", "retries", "impossible_keys")}
+    assert sums == {
+        "keys": len(set(keys) - {None}),
+        "null_keys": keys.count(None),
+        "absent": sum(key is not None and key >= PRESENT for key in keys),
+        "matches": sum(key is not None and key < PRESENT for key in keys),
+        "retries": 0,
+        "impossible_keys": 0,
+    }
+
+
+@pytest.mark.parametrize("order", ["input", "any"])
+def test_a_query_stopped_in_the_middle_goes_on_from_its_checkpoint(
+    spark: SparkSession, shop: Store, files: Path, tmp_path: Path, order: str
+) -> None:
+    """Stopped while it runs, started again: every row exactly once."""
+    stream = srj_enrich(_stream(spark, files), shop.table("shop"), "k", order=order).drop("time")  # type: ignore[arg-type]
+    writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.start(str(tmp_path / "out"))
+    deadline = time.monotonic() + 120
+    while query.isActive and not query.recentProgress and time.monotonic() < deadline:
+        time.sleep(0.02)
+    query.stop()
+    before = _rows(spark, tmp_path)
+    assert 0 < before.total() < FILES * ROWS
+    _run(stream, tmp_path)
+    assert _rows(spark, tmp_path) == _expected()
+
+
+def test_the_other_forms_give_the_same_rows(spark: SparkSession, shop: Store, files: Path, tmp_path: Path) -> None:
+    """foreachBatch with both operators, and mapInPandas on the stream and in batch."""
+    for order in ("input", "any"):
+        out = tmp_path / order
+
+        def write(batch: DataFrame, number: int, out: Path = out) -> None:
+            batch.drop("time").write.mode("overwrite").parquet(str(out / "out" / f"batch={number}"))
+
+        function = for_each_batch(shop.table("shop"), "k", write, order=order)  # type: ignore[arg-type]
+        writer = _stream(spark, files).writeStream.option("checkpointLocation", str(out / "checkpoint"))
+        query = writer.foreachBatch(function).trigger(availableNow=True).start()
+        assert query.awaitTermination(240)
+        found = spark.read.parquet(str(out / "out")).drop("batch")
+        assert Counter(map(tuple, found.collect())) == _expected()
+    for how in ("left", "inner", "semi", "anti"):
+        settings = parse_options({"how": how, "order": "any"})  # type: ignore[typeddict-item]
+        batch = spark.read.schema(SCHEMA).parquet(str(files)).drop("time")
+        expected = srj_enrich(batch, shop.table("shop"), "k", how=how)  # type: ignore[arg-type]
+        found = map_in_pandas(plan_for(batch, shop.table("shop"), "k", settings))
+        assert Counter(map(tuple, found.collect())) == Counter(map(tuple, expected.collect()))
+    stream = map_in_pandas(plan_for(_stream(spark, files), shop.table("shop"), "k", parse_options({"order": "any"}))).drop("time")
+    _run(stream, tmp_path)
+    assert _rows(spark, tmp_path) == _expected()
+
+
+@pytest.mark.timeout(900)
+def test_retried_tasks_leave_each_row_once(postgres: Server, mariadb: Server, tmp_path: Path) -> None:
+    """Each task fails after some rows, by an exception or with its worker: the second attempt's rows are the only ones."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    keys = [_key(number) for number in range(600)]
+    for file in range(2):
+        part = slice(file * 300, file * 300 + 300)
+        columns = {"n": pa.array(range(600)[part], pa.int64()), "k": pa.array(keys[part], pa.int32())}
+        pq.write_table(pa.table(columns), folder / f"{file}.parquet")
+    for one in open_store(postgres, "srj_retried"):
+        for other in open_store(mariadb, "srj_retried"):
+            for store in (one, other):
+                store.run("CREATE TABLE parts (k int PRIMARY KEY, name varchar(40))")
+                store.insert("parts", [(number, f"part {number}") for number in range(PRESENT)])
+            tables = {store.server.kind: f"{store.url}#parts" for store in (one, other)}
+            result, printed = run("retried_tasks", {"tables": tables, "files": str(folder)}, tmp_path)
+    expected = sorted([[n, k, None if k is None or k >= PRESENT else f"part {k}"] for n, k in enumerate(keys)], key=repr)
+    assert len(result["rows"]) == 8
+    for name, rows in result["rows"].items():
+        assert rows == expected, name
+    assert result["failures"] >= 8, printed
