@@ -85,7 +85,8 @@ def check_distinct(names: Sequence[str], *, case_sensitive: bool) -> None:
     for name in names:
         if _fold(name, case_sensitive) in seen:
             raise RequestError(
-                f"expected stream columns of different names where whole rows pass through Python, got {name!r} twice; rename one of "
+                f"expected stream columns of different names where whole rows pass through Python, got {name!r} twice; rename "
+                "one of "
                 "them, or use order='input'"
             )
         seen.add(_fold(name, case_sensitive))

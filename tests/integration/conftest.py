@@ -77,7 +77,7 @@ class Observed:
         rows, self._rows = self._rows, []
         return [metrics for _, metrics in sorted(rows, key=lambda row: row[0])]
 
-    def onSuccess(self, name: str, execution: Any, nanoseconds: int) -> None:  # noqa: N802  Spark's name
+    def onSuccess(self, name: str, execution: Any, nanoseconds: int) -> None:  # noqa: ARG002, N802  Spark's interface
         """A query has ended."""
         found = execution.observedMetrics().iterator()
         while found.hasNext():

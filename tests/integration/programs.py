@@ -1,4 +1,4 @@
-"""Programs that need a Spark of their own: each a function that returns what JSON can hold. Started by `tests.integration.scripts`."""
+"""Programs that need a Spark of their own, each a function that returns what JSON can hold; `scripts.run` starts them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _session(master: str, **more: str) -> Any:
         "spark.ui.showConsoleProgress": "false",
     }
     builder = SparkSession.builder.master(master)
-    for name, value in (settings | {key.replace("__", "."): text for key, text in more.items()}).items():
+    for name, value in (settings | more).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
@@ -90,7 +90,7 @@ def retried_tasks(tables: dict[str, str], files: str) -> dict[str, Any]:
 
 def cluster(tables: dict[str, str], files: str) -> dict[str, Any]:
     """Two executors in JVMs of their own, and as many Python workers."""
-    spark = _session("local-cluster[2,1,1024]", spark__executor__memory="600m")
+    spark = _session("local-cluster[2,1,1024]", **{"spark.executor.memory": "600m"})
     found: dict[str, Any] = {}
     for system, table in tables.items():
         for order in ("input", "any"):
@@ -148,12 +148,14 @@ def without_srj_on_workers(table: str) -> dict[str, Any]:
 
 def with_event_log(table: str, administrator: str, change: str, log: str) -> dict[str, Any]:
     """A query that works, and one whose lookups are refused; Spark writes all it knows of both into its event log."""
+
     async def change_password() -> None:
         connection = await asyncpg.connect(administrator)
         await connection.execute(change)
         await connection.close()
 
-    spark = _session("local[1]", spark__eventLog__enabled="true", spark__eventLog__dir=f"file://{log}")
+    logged = {"enabled": "true", "dir": f"file://{log}", "compress": "false"}
+    spark = _session("local[1]", **{f"spark.eventLog.{name}": value for name, value in logged.items()})
     stream = spark.range(5).selectExpr("cast(id AS int) AS k")
     frames = {order: srj_enrich(stream, table, "k", order=order) for order in ("input", "any")}
     rows = {order: _rows(frame) for order, frame in frames.items()}

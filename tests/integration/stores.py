@@ -76,18 +76,19 @@ class Store:
         asked: list[int] = []
         if self.is_postgres:
             log = self.server._owned()._folder / "server.log"
-            self.run("SET log_statement = 'none'")
             before = log.stat().st_size
             yield asked
             text = log.read_bytes()[before:].decode(errors="replace")
-            statement = rf'execute \S+ SELECT srj_keys\.ord[^\n]* FROM "{table}"[^\n]*\n[^\n]*DETAIL: +[Pp]arameters: \$1 = \'{{([^}}]*)}}\''
-            statement = statement.replace("execute \\S+ ", "execute [^:\\n]*: ")
-            asked += [int(key) for keys in re.findall(statement, text) for key in keys.split(",")]
+            lookup = rf'execute [^:\n]*: SELECT srj_keys\.ord[^\n]* FROM "{table}"[^\n]*\n'
+            parameter = r"[^\n]*DETAIL: +[Pp]arameters: \$1 = '\{([^}]*)\}'"
+            asked += [int(key) for keys in re.findall(lookup + parameter, text) for key in keys.split(",")]
         else:
             self.run("SET GLOBAL log_output = 'TABLE'; SET GLOBAL general_log = ON; TRUNCATE mysql.general_log")
             try:
                 yield asked
-                rows = self.run(f"SELECT argument FROM mysql.general_log WHERE argument LIKE '%JSON_TABLE(%`{self.name}`.`{table}`%'")
+                rows = self.run(
+                    f"SELECT argument FROM mysql.general_log WHERE argument LIKE '%JSON_TABLE(%`{self.name}`.`{table}`%'"
+                )
             finally:
                 self.run("SET GLOBAL general_log = OFF")
             for (argument,) in rows:

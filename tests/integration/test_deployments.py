@@ -67,7 +67,9 @@ def test_two_executors_give_the_same_rows(stores: dict[str, Store], files: Path,
 @pytest.mark.timeout(600)
 def test_connect_gives_the_same_rows_and_refuses_a_written_password(stores: dict[str, Store], files: Path, tmp_path: Path) -> None:
     """Spark Connect, batch and streaming, with ${NAME} for a password; one written out would be in the plan."""
-    references = {name: store.server.url_for(database=store.name, password=f"${{{name.upper()}_PW}}") for name, store in stores.items()}
+    references = {
+        name: store.server.url_for(database=store.name, password=f"${{{name.upper()}_PW}}") for name, store in stores.items()
+    }
     result, _ = run(
         "connect",
         {
@@ -85,7 +87,8 @@ def test_connect_gives_the_same_rows_and_refuses_a_written_password(stores: dict
     server = stores["postgresql"].server
     assert result["refusal"] == (
         "expected no password in the URL on Spark Connect, which would put it into the plan, got "
-        f"postgresql://{server.user}:***@{stores['postgresql'].place}; write ${{NAME}} in its place and set that environment variable on "
+        f"postgresql://{server.user}:***@{stores['postgresql'].place}; write ${{NAME}} in its place and set that environment "
+        "variable on "
         "this machine and where the server's Python workers run"
     )
 
@@ -115,6 +118,7 @@ def test_workers_without_srj_say_so(stores: dict[str, Store], tmp_path: Path) ->
     )
     for order in ("input", "any"):
         assert (
-            "ModuleNotFoundError: expected the package srj and what it needs where Spark's Python workers run, but the module 'srj' is "
+            "ModuleNotFoundError: expected the package srj and what it needs where Spark's Python workers run, but the module "
+            "'srj' is "
             "missing there; install srj on every executor, or put it on their PYTHONPATH (spark.executorEnv.PYTHONPATH)"
         ) in result[order]

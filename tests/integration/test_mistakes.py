@@ -26,13 +26,21 @@ def shop(store: Store) -> Iterator[Store]:
     text = "text" if store.is_postgres else "varchar(40)"
     store.run(f"CREATE TABLE products (id bigint PRIMARY KEY, code {text}, name text, price numeric(10,2), {odd})")
     store.run(f"CREATE TABLE secrets (id bigint PRIMARY KEY, {'v text' if store.is_postgres else 'v int'})")
-    store.run("INSERT INTO products (id, code, name, price, many) VALUES (7, '7', 'tea', 2.50, " + ("1.5)" if store.is_postgres else "'01:02:03')"))
+    store.run(
+        "INSERT INTO products (id, code, name, price, many) VALUES (7, '7', 'tea', 2.50, "
+        + ("1.5)" if store.is_postgres else "'01:02:03')")
+    )
     odd_values = "extra = '<a/>', place = point(1, 2)" if store.is_postgres else "extra = 5, place = point(1, 2)"
     store.run(f"UPDATE products SET {odd_values}")
     if store.is_postgres:
-        store.run("DROP ROLE IF EXISTS srj_guest; CREATE ROLE srj_guest LOGIN PASSWORD 'guest-pw'; GRANT SELECT (id) ON products TO srj_guest")
+        store.run(
+            "DROP ROLE IF EXISTS srj_guest; CREATE ROLE srj_guest LOGIN PASSWORD 'guest-pw'; GRANT SELECT (id) ON products TO "
+            "srj_guest"
+        )
     else:
-        store.run(f"CREATE OR REPLACE USER srj_guest IDENTIFIED BY 'guest-pw'; GRANT SELECT (id) ON {store.name}.products TO srj_guest")
+        store.run(
+            f"CREATE OR REPLACE USER srj_guest IDENTIFIED BY 'guest-pw'; GRANT SELECT (id) ON {store.name}.products TO srj_guest"
+        )
     yield store
     store.run("DROP OWNED BY srj_guest; DROP ROLE srj_guest" if store.is_postgres else "DROP USER srj_guest")
 
@@ -40,7 +48,9 @@ def shop(store: Store) -> Iterator[Store]:
 @pytest.fixture(scope="module")
 def stream(spark: SparkSession) -> DataFrame:
     """A stream with an id that products has."""
-    return spark.sql("SELECT 7L AS id, '7' AS text_id, 7.25D AS ratio, named_struct('id', 7L) AS nested, array(7L) AS list, 'x' AS name_")
+    return spark.sql(
+        "SELECT 7L AS id, '7' AS text_id, 7.25D AS ratio, named_struct('id', 7L) AS nested, array(7L) AS list, 'x' AS name_"
+    )
 
 
 SIMPLE = {"columns": ["name"]}
@@ -61,12 +71,14 @@ def test_no_such_table(shop: Store, stream: DataFrame) -> None:
     message = _refused(stream, shop.table("product"), "id", TableError)
     if shop.is_postgres:
         assert message == (
-            f'expected a table or view, got product, which database {shop.name} does not hold in the schemas "$user", public that the user '
+            f'expected a table or view, got product, which database {shop.name} does not hold in the schemas "$user", public '
+            "that the user "
             "searches; did you mean 'products'?"
         )
     else:
         assert message == (
-            f"expected a table or view 'product' in database {shop.name!r} that this user may read, got none; did you mean 'products'?"
+            f"expected a table or view 'product' in database {shop.name!r} that this user may read, got none; did you mean "
+            "'products'?"
         )
 
 
@@ -92,11 +104,13 @@ def test_no_such_database(shop: Store, stream: DataFrame) -> None:
     server = f"{shop.server.host}:{shop.server.port}"
     if shop.is_postgres:
         assert message == (
-            f'expected a database at {server}, got: database "srj_absent" does not exist; correct the name after the host in the URL'
+            f'expected a database at {server}, got: database "srj_absent" does not exist; correct the name after the host in '
+            "the URL"
         )
     else:
         assert message == (
-            f"expected a database at {server} that this user may read, got: Unknown database 'srj_absent'; correct the name after the host "
+            f"expected a database at {server} that this user may read, got: Unknown database 'srj_absent'; correct the name "
+            "after the host "
             "in the URL, or grant it"
         )
 
@@ -106,9 +120,15 @@ def test_no_such_host(shop: Store, stream: DataFrame) -> None:
     url = f"{shop.server.kind}://reader:s3cret@no-such-host.invalid/shop"
     message = _refused(stream, Table(url, "products"), "id", ConnectionFailedError, connect_timeout="5 s")
     if shop.is_postgres:
-        place, pattern = "no-such-host.invalid:5432/shop", "expected a PostgreSQL server at {}, got: .+; check host and port and that it is running"
+        place, pattern = (
+            "no-such-host.invalid:5432/shop",
+            "expected a PostgreSQL server at {}, got: .+; check host and port and that it is running",
+        )
     else:
-        place, pattern = "no-such-host.invalid:3306/shop", "expected a connection to {}, got: .+; check the host, the port and that it is running"
+        place, pattern = (
+            "no-such-host.invalid:3306/shop",
+            "expected a connection to {}, got: .+; check the host, the port and that it is running",
+        )
     assert re.fullmatch(pattern.format(re.escape(place)), message)
 
 
@@ -117,10 +137,11 @@ def test_nobody_listens_there(shop: Store, stream: DataFrame) -> None:
     url = f"{shop.server.kind}://reader:s3cret@127.0.0.1:1/shop"
     message = _refused(stream, Table(url, "products"), "id", ConnectionFailedError)
     if shop.is_postgres:
-        pattern = r"expected a PostgreSQL server at 127\.0\.0\.1:1/shop, got: .*Connect call failed.*; check host and port and that it is running"
+        expected = "expected a PostgreSQL server at 127\\.0\\.0\\.1:1/shop"
+        advice = "check host and port and that it is running"
     else:
-        pattern = r"expected a connection to 127\.0\.0\.1:1/shop, got: .*Connect call failed.*; check the host, the port and that it is running"
-    assert re.fullmatch(pattern, message)
+        expected, advice = "expected a connection to 127\\.0\\.0\\.1:1/shop", "check the host, the port and that it is running"
+    assert re.fullmatch(f"{expected}, got: .*Connect call failed.*; {advice}", message)
 
 
 def test_wrong_password(shop: Store, stream: DataFrame) -> None:
@@ -130,12 +151,14 @@ def test_wrong_password(shop: Store, stream: DataFrame) -> None:
     assert "wr0ng-pw" not in message
     if shop.is_postgres:
         assert message == (
-            f'expected a login that {shop.place} accepts, got: password authentication failed for user "srj_guest"; correct user, password '
+            f'expected a login that {shop.place} accepts, got: password authentication failed for user "srj_guest"; correct '
+            "user, password "
             "or the server's pg_hba.conf"
         )
     else:
         pattern = (
-            rf"expected a login that {re.escape(shop.place)} accepts, got: Access denied for user 'srj_guest'@'\S+' \(using password: YES\); "
+            rf"expected a login that {re.escape(shop.place)} accepts, got: Access denied for user 'srj_guest'@'\S+' \(using "
+            rf"password: YES\); "
             "correct the user or the password in the URL"
         )
         assert re.fullmatch(pattern, message)
@@ -170,7 +193,9 @@ def test_key_types_that_cannot_match(shop: Store, stream: DataFrame) -> None:
     assert srj_enrich(cast, shop.table("products"), {"product": "id"}, **SIMPLE).collect() == [(7, "tea")]
 
 
-@pytest.mark.parametrize(("column", "cast", "kind"), [("id", "CAST(id AS STRING)", "bigint"), ("ratio", "CAST(ratio AS STRING)", "double")])
+@pytest.mark.parametrize(
+    ("column", "cast", "kind"), [("id", "CAST(id AS STRING)", "bigint"), ("ratio", "CAST(ratio AS STRING)", "double")]
+)
 def test_numbers_for_a_text_key(shop: Store, stream: DataFrame, column: str, cast: str, kind: str) -> None:
     """The other way round: a number never silently becomes text."""
     message = _refused(stream, shop.table("products"), {column: "code"}, RequestError, **SIMPLE)
@@ -193,7 +218,8 @@ def test_name_clash_and_the_prefix_that_cures_it(shop: Store, stream: DataFrame)
     clashing = stream.selectExpr("id", "'own' AS Name")
     message = _refused(clashing, shop.table("products"), "id", RequestError, columns=["name"])
     assert message == (
-        "expected names that the stream does not have, got the table's column 'name' beside the stream's 'Name'; give a prefix such as "
+        "expected names that the stream does not have, got the table's column 'name' beside the stream's 'Name'; give a prefix "
+        "such as "
         "prefix='n_', or choose columns"
     )
     cured = srj_enrich(clashing, shop.table("products"), "id", columns=["name"], prefix="n_")
@@ -219,10 +245,13 @@ def test_unsupported_column_types_and_the_expressions_that_work(shop: Store, str
         message = _refused(stream, shop.table("products"), "id", TableError, columns=[name])
         if shop.is_postgres:
             quoted = repr(expression)
-            assert message == f"expected columns of types that Spark has, got {name} of type {kind}{more}; write {quoted} in its place"
+            assert (
+                message == f"expected columns of types that Spark has, got {name} of type {kind}{more}; write {quoted} in its place"
+            )
         else:
             assert message == (
-                f"expected columns of types that srj can read, got {name!r} of type {kind} in table products; leave it out or write "
+                f"expected columns of types that srj can read, got {name!r} of type {kind} in table products; leave it out or "
+                "write "
                 f"{expression!r} in columns"
             )
         [row] = srj_enrich(stream, shop.table("products"), "id", columns=[expression]).select(name).collect()
@@ -240,7 +269,13 @@ def test_columns_that_are_named_twice(shop: Store, stream: DataFrame) -> None:
 
 def test_columns_that_differ_in_case_alone(shop: Store, stream: DataFrame) -> None:
     """The database may tell them apart, Spark does not."""
-    message = _refused(stream, shop.table("products"), "id", RequestError, columns=["name", 'upper(name) AS "NAME"' if shop.is_postgres else "upper(name) AS NAME"])
+    message = _refused(
+        stream,
+        shop.table("products"),
+        "id",
+        RequestError,
+        columns=["name", 'upper(name) AS "NAME"' if shop.is_postgres else "upper(name) AS NAME"],
+    )
     assert message == "expected different names for the table's columns, got 'name' and 'NAME'; rename one with AS"
 
 
@@ -263,11 +298,16 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"order_by": "id"}, "expected order_by only with on_multiple='first', got on_multiple='all'; drop one"),
     ({"how": "semi", "columns": ["name"]}, "expected no columns or prefix with how='semi', which adds no column; drop them"),
     ({"catche": "1 MB"}, "expected a known option, got 'catche'; did you mean 'cache'?"),
-    ({"config": "/no/such/srj.toml"}, "expected a TOML file for config, got '/no/such/srj.toml', which can't be read: No such file or directory"),
+    (
+        {"config": "/no/such/srj.toml"},
+        "expected a TOML file for config, got '/no/such/srj.toml', which can't be read: No such file or directory",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("options", "sentence"), OPTIONS, ids=[next(iter(options)) + str(number) for number, (options, _) in enumerate(OPTIONS)])
+@pytest.mark.parametrize(
+    ("options", "sentence"), OPTIONS, ids=[next(iter(options)) + str(number) for number, (options, _) in enumerate(OPTIONS)]
+)
 def test_bad_options(stream: DataFrame, options: dict[str, Any], sentence: str) -> None:
     """A value that an option can't have, or a name that is none: found before any database is asked."""
     table = Table("postgresql://reader@no-such-host.invalid/shop", "products")
@@ -311,7 +351,7 @@ def test_missing_stream_column(shop: Store, stream: DataFrame) -> None:
 def test_nested_stream_column(shop: Store, stream: DataFrame) -> None:
     """A path into a struct is a key, in both operators."""
     for order in ("input", "any"):
-        found = srj_enrich(stream.select("nested"), shop.table("products"), "nested.id", order=order, **SIMPLE)  # type: ignore[arg-type]
+        found = srj_enrich(stream.select("nested"), shop.table("products"), "nested.id", order=order, **SIMPLE)
         assert found.collect() == [((7,), "tea")]
 
 
@@ -328,7 +368,8 @@ def test_duplicate_stream_columns_that_are_no_key(shop: Store, stream: DataFrame
     assert srj_enrich(double, shop.table("products"), "id", **SIMPLE).collect() == [(7, 1, 2, "tea")]
     message = _refused(double, shop.table("products"), "id", RequestError, order="any", **SIMPLE)
     assert message == (
-        "expected stream columns of different names where whole rows pass through Python, got 'x' twice; rename one of them, or use "
+        "expected stream columns of different names where whole rows pass through Python, got 'x' twice; rename one of them, "
+        "or use "
         "order='input'"
     )
 
@@ -338,7 +379,8 @@ def test_a_key_that_is_none(stream: DataFrame, key: Any) -> None:
     """A key must name columns."""
     table = Table("postgresql://reader@no-such-host.invalid/shop", "products")
     assert _refused(stream, table, key, RequestError) == (
-        f"expected key as a column name, a list of names or {{'stream column': 'table column'}}, got {[key] if key == '' else key!r}; "
+        f"expected key as a column name, a list of names or {{'stream column': 'table column'}}, got "
+        f"{[key] if key == '' else key!r}; "
         "name at least one column"
     )
 
@@ -357,7 +399,10 @@ def test_several_rows_where_one_is_promised(shop: Store, stream: DataFrame) -> N
     shop.run("INSERT INTO loose VALUES (7, 1), (7, 2)")
     assert srj_enrich(stream.select("id"), shop.table("loose"), "id", on_multiple="first", order_by="v DESC").collect() == [(7, 2)]
     doubled = srj_enrich(stream.select("id"), shop.table("loose"), "id", on_multiple="error")
-    with pytest.raises(Exception, match=r"expected at most one row of loose for a key \(on_multiple='error'\), got 2 for 7; use on_multiple='first' or 'all'"):
+    with pytest.raises(
+        Exception,
+        match=r"expected at most one row of loose for a key \(on_multiple='error'\), got 2 for 7; use on_multiple='first' or 'all'",
+    ):
         doubled.collect()
 
 
@@ -366,7 +411,8 @@ def test_a_variable_that_is_not_set(shop: Store, stream: DataFrame) -> None:
     url = shop.server.url_for(database=shop.name, password="${SRJ_NOT_SET}")
     message = _refused(stream, Table(url, "products"), "id", LookupFailedError)
     assert message == (
-        f"expected the environment variable SRJ_NOT_SET that the URL of {shop.server.host} refers to, found none in this process; set it for "
+        f"expected the environment variable SRJ_NOT_SET that the URL of {shop.server.host} refers to, found none in this "
+        "process; set it for "
         "the driver and for executors (spark.executorEnv.SRJ_NOT_SET)"
     )
 

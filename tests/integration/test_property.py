@@ -57,7 +57,9 @@ def test_every_join_equals_sparks_own_twice(spark: SparkSession, store: Store, o
         if len(single) < len(case.stream):
             for how, order in zip(("left", "inner"), ORDERS, strict=True):
                 failing = _enriched(store, name, case, stream, how, order, "error", next(_numbers))
-                with pytest.raises(Exception, match=rf"expected at most one row of {name} for a key \(on_multiple='error'\), got \d+ for"):
+                with pytest.raises(
+                    Exception, match=rf"expected at most one row of {name} for a key \(on_multiple='error'\), got \d+ for"
+                ):
                     failing.collect()
         _check(store, name, case, stream_frame(spark, case, single), table, "error", single, observed)
 
@@ -72,9 +74,9 @@ def _enriched(
         stream,
         store.table(name),
         key,
-        how=how,  # type: ignore[arg-type]
-        order=order,  # type: ignore[arg-type]
-        on_multiple=on_multiple,  # type: ignore[arg-type]
+        how=how,
+        order=order,
+        on_multiple=on_multiple,
         batch=case.batch,
         cache="4 MB",
         ttl=1000.0 + number,
@@ -131,11 +133,13 @@ def test_large_batches_equal_sparks_own_join(spark: SparkSession, store: Store, 
         table = spark.createDataFrame(rows, "id int, k int, v string")
         distinct = stream.where("s IS NOT NULL").select("s").distinct().count()
         for how, order in itertools.product(HOWS, ORDERS):
-            expected = _checksum(stream.join(table, F.col("s") == F.col("k"), f"left_{how}" if how in ("semi", "anti") else how).drop("k"))
+            expected = _checksum(
+                stream.join(table, F.col("s") == F.col("k"), f"left_{how}" if how in ("semi", "anti") else how).drop("k")
+            )
             observed.take()
             ttl = 1000.0 + next(_numbers)
             for turn in ("cold", "warm"):
-                frame = srj_enrich(stream, store.table(f"large_{kind}"), {"s": "k"}, how=how, order=order, ttl=ttl)  # type: ignore[arg-type]
+                frame = srj_enrich(stream, store.table(f"large_{kind}"), {"s": "k"}, how=how, order=order, ttl=ttl)
                 assert _checksum(frame) == expected, (how, order, turn)
                 [metrics] = observed.take()
                 assert (metrics["rows"], metrics["keys"]) == (120_000, distinct if turn == "cold" else 0), (how, order, turn)
@@ -155,11 +159,15 @@ def _checksum(frame: DataFrame) -> tuple[int, int]:
 
 def test_collations_are_the_databases(spark: SparkSession, store: Store) -> None:
     """Text that ignores case, accents or padding matches as in the database's own join, cold and cached."""
-    kinds = {"ci": "text COLLATE ci"} if store.is_postgres else {
-        "ci": "varchar(40) COLLATE utf8mb4_unicode_ci",
-        "pad": "varchar(40) COLLATE utf8mb4_bin",
-        "latin": "varchar(40) CHARACTER SET latin1 COLLATE latin1_swedish_ci",
-    }
+    kinds = (
+        {"ci": "text COLLATE ci"}
+        if store.is_postgres
+        else {
+            "ci": "varchar(40) COLLATE utf8mb4_unicode_ci",
+            "pad": "varchar(40) COLLATE utf8mb4_bin",
+            "latin": "varchar(40) CHARACTER SET latin1 COLLATE latin1_swedish_ci",
+        }
+    )
     if store.is_postgres:
         store.run("CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level1', deterministic = false)")
         kinds["padded"] = "char(5)"
@@ -167,7 +175,10 @@ def test_collations_are_the_databases(spark: SparkSession, store: Store) -> None
     in_stream = [*in_table, "a ", "E", "AB", "aB", "ss", "SS", "x", " ", "Ö", "ö", "STRASSE", "😀", "a" * 30, "zz", None, "a", "é"]
     stream = spark.createDataFrame(list(enumerate(in_stream)), "n int, s string").coalesce(1)
     for name, kind in kinds.items():
-        store.run(f"CREATE TABLE words_{name} (k {kind}, v int); CREATE TABLE asked_{name} (n int, s {kind.replace('char(5)', 'text').replace('var' + 'text', 'varchar(40)')})")
+        store.run(
+            f"CREATE TABLE words_{name} (k {kind}, v int); CREATE TABLE asked_{name} (n int, s "
+            f"{kind.replace('char(5)', 'text').replace('var' + 'text', 'varchar(40)')})"
+        )
         rows = [(word, number) for number, word in enumerate(in_table)]
         possible = [(n, s) for n, s in enumerate(in_stream) if s is not None and (name != "latin" or s != "😀")]
         store.insert(f"words_{name}", rows)
@@ -176,7 +187,7 @@ def test_collations_are_the_databases(spark: SparkSession, store: Store) -> None
         theirs = store.run(f"SELECT a.n, w.v FROM asked_{name} a JOIN words_{name} w ON w.k = {same}")
         assert len(theirs) > len(in_table)
         for order, turn in itertools.product(ORDERS, ("cold", "warm")):
-            ours = srj_enrich(stream, store.table(f"words_{name}"), {"s": "k"}, how="inner", order=order, cache="4 MB")  # type: ignore[arg-type]
+            ours = srj_enrich(stream, store.table(f"words_{name}"), {"s": "k"}, how="inner", order=order, cache="4 MB")
             assert Counter(map(tuple, ours.select("n", "v").collect())) == Counter(theirs), (name, order, turn)
 
 
@@ -185,8 +196,25 @@ def test_nobody_is_asked_for_nothing(spark: SparkSession, store: Store) -> None:
     store.run("CREATE TABLE nothing (k int PRIMARY KEY, v int); INSERT INTO nothing VALUES (1, 1)")
     nulls = spark.range(0, 10, 1, 3).select(F.lit(None).cast("int").alias("k"))
     with store.listening("nothing") as asked:
-        frames = [srj_enrich(nulls, store.table("nothing"), "k", order=order) for order in ORDERS]  # type: ignore[call-arg]
-        frames += [srj_enrich(nulls.where("rand() < 0"), store.table("nothing"), "k", order=order) for order in ORDERS]  # type: ignore[call-arg]
+        frames = [srj_enrich(nulls, store.table("nothing"), "k", order=order) for order in ORDERS]
+        frames += [srj_enrich(nulls.where("rand() < 0"), store.table("nothing"), "k", order=order) for order in ORDERS]
         whole = reduce(lambda one, other: one.unionAll(other), frames)
         assert whole.collect() == [(None, None)] * 20
     assert asked == []
+
+
+def test_tables_without_rows_or_without_other_columns(spark: SparkSession, store: Store) -> None:
+    """An empty table, and one whose only column is its key, unique or not: there is nothing to add but the rows count."""
+    store.run("CREATE TABLE bare (k int); CREATE INDEX bare_key ON bare (k); INSERT INTO bare VALUES (1), (1), (2), (NULL)")
+    store.run("CREATE TABLE bare_unique (k int PRIMARY KEY); INSERT INTO bare_unique VALUES (1), (2)")
+    store.run("CREATE TABLE bare_empty (k int PRIMARY KEY, v int)")
+    stream = spark.range(0, 4, 1, 2).selectExpr("cast(nullif(id, 3) AS int) AS k")
+    keys = {"bare": [1, 1, 2], "bare_unique": [1, 2], "bare_empty": []}
+    for (name, rows), how, order in itertools.product(keys.items(), HOWS, ORDERS):
+        table = spark.createDataFrame([(key,) for key in rows], "t int")
+        expected = stream.join(table, stream["k"] == table["t"], f"left_{how}" if how in ("semi", "anti") else how).select("k")
+        for turn in ("cold", "warm"):
+            found = srj_enrich(stream, store.table(name), "k", how=how, order=order, ttl=float(1000 + ORDERS.index(order))).select(
+                "k"
+            )
+            assert Counter(found.collect()) == Counter(expected.collect()), (name, how, order, turn)

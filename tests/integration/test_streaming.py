@@ -91,10 +91,12 @@ def _expected() -> Counter[tuple[Any, ...]]:
 def test_windows_after_the_join_close_by_the_watermark_before_it(
     spark: SparkSession, shop: Store, files: Path, tmp_path: Path, order: str
 ) -> None:
-    """withWatermark, the join, a windowed aggregation in append mode: the windows that a batch query gives; and the metrics add up."""
+    """A watermark, the join, a windowed aggregation in append mode: the windows of a batch query; and the metrics add up."""
 
     def windows(frame: DataFrame) -> DataFrame:
-        grouped = frame.groupBy(F.window("time", "1 minute"), "family").agg(F.count("*").alias("events"), F.sum("price").alias("total"))
+        grouped = frame.groupBy(F.window("time", "1 minute"), "family").agg(
+            F.count("*").alias("events"), F.sum("price").alias("total")
+        )
         return grouped.selectExpr("window.start", "family", "events", "total")
 
     def joined(frame: DataFrame) -> DataFrame:
@@ -121,7 +123,9 @@ def _check_metrics(query: StreamingQuery) -> None:
         assert one.keys_per_batch == (one.keys / one.batches if one.batches else None)
         assert (one.database_ms > 0) == (one.batches > 0)
     keys = [_key(number) for number in range(FILES * ROWS)]
-    sums = {name: sum(one[name] for one in found) for name in ("keys", "null_keys", "absent", "matches", "retries", "impossible_keys")}
+    sums = {
+        name: sum(one[name] for one in found) for name in ("keys", "null_keys", "absent", "matches", "retries", "impossible_keys")
+    }
     assert sums == {
         "keys": len(set(keys) - {None}),
         "null_keys": keys.count(None),
@@ -137,7 +141,7 @@ def test_a_query_stopped_in_the_middle_goes_on_from_its_checkpoint(
     spark: SparkSession, shop: Store, files: Path, tmp_path: Path, order: str
 ) -> None:
     """Stopped while it runs, started again: every row exactly once."""
-    stream = srj_enrich(_stream(spark, files), shop.table("shop"), "k", order=order).drop("time")  # type: ignore[arg-type]
+    stream = srj_enrich(_stream(spark, files), shop.table("shop"), "k", order=order).drop("time")
     writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
     query = writer.start(str(tmp_path / "out"))
     deadline = time.monotonic() + 120
@@ -151,23 +155,23 @@ def test_a_query_stopped_in_the_middle_goes_on_from_its_checkpoint(
 
 
 def test_the_other_forms_give_the_same_rows(spark: SparkSession, shop: Store, files: Path, tmp_path: Path) -> None:
-    """foreachBatch with both operators, and mapInPandas on the stream and in batch."""
+    """ForeachBatch with both operators, and mapInPandas on the stream and in batch."""
     for order in ("input", "any"):
         out = tmp_path / order
 
         def write(batch: DataFrame, number: int, out: Path = out) -> None:
             batch.drop("time").write.mode("overwrite").parquet(str(out / "out" / f"batch={number}"))
 
-        function = for_each_batch(shop.table("shop"), "k", write, order=order)  # type: ignore[arg-type]
+        function = for_each_batch(shop.table("shop"), "k", write, order=order)
         writer = _stream(spark, files).writeStream.option("checkpointLocation", str(out / "checkpoint"))
         query = writer.foreachBatch(function).trigger(availableNow=True).start()
         assert query.awaitTermination(240)
         found = spark.read.parquet(str(out / "out")).drop("batch")
         assert Counter(map(tuple, found.collect())) == _expected()
     for how in ("left", "inner", "semi", "anti"):
-        settings = parse_options({"how": how, "order": "any"})  # type: ignore[typeddict-item]
+        settings = parse_options({"how": how, "order": "any"})
         batch = spark.read.schema(SCHEMA).parquet(str(files)).drop("time")
-        expected = srj_enrich(batch, shop.table("shop"), "k", how=how)  # type: ignore[arg-type]
+        expected = srj_enrich(batch, shop.table("shop"), "k", how=how)
         found = map_in_pandas(plan_for(batch, shop.table("shop"), "k", settings))
         assert Counter(map(tuple, found.collect())) == Counter(map(tuple, expected.collect()))
     stream = map_in_pandas(plan_for(_stream(spark, files), shop.table("shop"), "k", parse_options({"order": "any"}))).drop("time")
