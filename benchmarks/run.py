@@ -56,6 +56,7 @@ def main(
                 for contest in _GROUPS[name].contests(place):
                     task = progress.add_task(contest.name, total=pairs + 2)
                     results.append(measure(contest, pairs, partial(progress.advance, task)))
+                    console.print(f"{contest.name}: {results[-1].ratio:.2f}")  # in case it does not get to the table
     console.print(_table(results))
     if json_file is not None:
         report = {"machine": _machine(), "scale": scale, "results": [result.record() for result in results]}

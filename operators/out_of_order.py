@@ -26,9 +26,11 @@ def map_in_arrow(plan: Plan) -> DataFrame:
 def map_in_pandas(plan: Plan) -> DataFrame:
     """The same over pandas frames, which is slower: for pipelines that have Arrow batches switched off."""
     keyed = _with_keys(plan)
-    schema = to_arrow_schema(keyed.schema)
-    lookup = launcher("out_of_order_pandas", plan.fingerprint, plan.payload, plan.settings.how, len(plan.keys), schema)
-    return _finish(keyed.mapInPandas(lookup, _schema(plan)), plan)
+    schema, zone = to_arrow_schema(keyed.schema, timezone="UTC"), keyed.sparkSession.conf.get("spark.sql.session.timeZone")
+    result = _schema(plan)
+    shape = (plan.settings.how, len(plan.keys), schema, zone, result.names)
+    lookup = launcher("out_of_order_pandas", plan.fingerprint, plan.payload, *shape)
+    return _finish(keyed.mapInPandas(lookup, result), plan)
 
 
 def _with_keys(plan: Plan) -> DataFrame:

@@ -99,12 +99,33 @@ def _rows(stream: pa.RecordBatch, joined: Joined, how: str) -> tuple[pa.RecordBa
 
 
 def out_of_order_pandas(
-    fingerprint: str, payload: bytes, how: str, key_count: int, schema: pa.Schema, frames: Iterator[pd.DataFrame]
+    fingerprint: str,
+    payload: bytes,
+    how: str,
+    key_count: int,
+    schema: pa.Schema,
+    zone: str,
+    names: list[str],
+    frames: Iterator[pd.DataFrame],
 ) -> Iterator[pd.DataFrame]:
-    """`out_of_order` over pandas frames. Integers with NULLs stay Python objects: as floats they would lose digits."""
-    batches = (pa.RecordBatch.from_pandas(frame, schema=schema, preserve_index=False) for frame in frames)
-    for batch in out_of_order(fingerprint, payload, how, key_count, batches):
-        yield batch.to_pandas(integer_object_nulls=True)
+    """`out_of_order` over pandas frames. Integers with NULLs stay Python objects: as floats they would lose digits.
+
+    Args:
+        fingerprint, payload, how, key_count: as for `out_of_order`.
+        schema: of the frames that come in.
+        zone: the session's time zone, in whose local time Spark hands instants to pandas.
+        names: of the frames that go out, by which Spark matches their columns.
+        frames: stream rows with the key columns appended.
+    """
+    instants = [field.name for field in schema if pa.types.is_timestamp(field.type) and field.type.tz is not None]
+
+    def batch(frame: pd.DataFrame) -> pa.RecordBatch:
+        # ambiguous=False as Spark does on the way back: the hour that comes twice a year is taken for the second.
+        zoned = {name: frame[name].dt.tz_localize(zone, ambiguous=False) for name in instants}
+        return pa.RecordBatch.from_pandas(frame.assign(**zoned), schema=schema, preserve_index=False)
+
+    for joined in out_of_order(fingerprint, payload, how, key_count, map(batch, frames)):
+        yield joined.rename_columns(names).to_pandas(integer_object_nulls=True)
 
 
 def describe_there(question: bytes, timeout: float, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

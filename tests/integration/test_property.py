@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ORDERS = ("input", "any")
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-# An example runs some 40 joins, so few of them and no shrinking; derandomized, so that a failure comes again.
+# An example runs some 50 joins, so few of them and no shrinking; derandomized, so that a failure comes again.
 FEW = {
     "deadline": None,
     "derandomize": True,
@@ -44,8 +44,8 @@ _numbers = itertools.count(1)
 def test_every_join_equals_sparks_own_twice(spark: SparkSession, store: Store, observed: Observed, kinds: tuple[str, ...]) -> None:
     """Every how, order and on_multiple: the same rows as Spark's join; the second time without a call of the database."""
 
-    @settings(max_examples=2, **FEW)
-    @given(case=cases(kinds))
+    @settings(max_examples=1 if kinds == ("text",) else 2, **FEW)
+    @given(case=cases(kinds).filter(lambda case: len(case.matches) >= 8))
     def check(case: Case) -> None:
         name = f"t{next(_numbers)}"
         create(store, name, case)
