@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from srj.errors import RequestError
 from srj.quantities import nearest
@@ -55,12 +55,15 @@ def stream_key(df: DataFrame, name: str, *, case_sensitive: bool) -> tuple[Colum
     if [_fold(column, case_sensitive) for column in df.columns].count(_fold(names[0], case_sensitive)) > 1:
         raise RequestError(f"expected one stream column named {names[0]!r}, got several; rename all but one of them first")
     quoted = ".".join(f"`{part.replace('`', '``')}`" for part in names)
-    try:
-        return F.col(quoted), to_arrow_type(data_type, timezone="UTC")
-    except Exception as error:
-        raise RequestError(
-            f"expected a key of a simple type, got {name} of type {data_type.simpleString()}; cast it first"
-        ) from error
+    cause: Exception | None = None
+    if not isinstance(data_type, (ArrayType, MapType, StructType)):
+        try:
+            return F.col(quoted), to_arrow_type(data_type, timezone="UTC")
+        except Exception as error:
+            cause = error
+    raise RequestError(
+        f"expected a key of a simple type, got {name} of type {data_type.simpleString()}; name a field of it, or cast it first"
+    ) from cause
 
 
 def check_clash(taken: Sequence[str], added: Sequence[str], *, case_sensitive: bool) -> None:

@@ -125,7 +125,8 @@ class Engine:
     def _land(self, flight: Flight) -> None:
         if self._one_row and (flight.counts > 1).any():
             position = int((flight.counts > 1).argmax())
-            got = f"got {flight.counts[position]} for {flight.values[position]!r}"
+            key = ", ".join(str(column[position]) for column in flight.keys().columns)
+            got = f"got {flight.counts[position]} for {key}"
             table = self.spec.question.table
             if self.spec.description.unique:
                 raise LookupFailedError(

@@ -64,9 +64,16 @@ class Keys:
         return self.take(first), codes
 
     def values(self) -> list[Hashable]:
-        """The keys as Python values, tuples where there are several columns."""
-        lists: list[list[Any]] = [column.to_pylist() for column in self.columns]
+        """A Python value for each key, equal where the keys are; tuples where there are several columns."""
+        lists: list[list[Any]] = [_plain(column).to_pylist() for column in self.columns]
         return list(zip(*lists, strict=True)) if len(lists) > 1 else lists[0]
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Times as the integers behind them: Python's own are slow to make, and end with the year 9999."""
+    if not pa.types.is_temporal(column.type):
+        return column
+    return column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
 
 
 def _codes(column: pa.Array) -> npt.NDArray[np.int64]:
