@@ -15,10 +15,11 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import ArrayType, BooleanType, DataType, LongType, StructField, StructType
 
 from srj.operators.launch import launcher
-from srj.operators.plan import MATCHES, Plan, observe
+from srj.operators.plan import Plan, observe
+from srj.stream_columns import free_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 
 def in_order(plan: Plan) -> DataFrame:
@@ -34,25 +35,26 @@ def in_order(plan: Plan) -> DataFrame:
     function = arrow_udf(lookup, _return_type(plan))  # type: ignore[call-overload]
     if not settings.metrics:
         function = function.asNondeterministic()
-    joined = plan.stream.withColumn(MATCHES, function(*plan.keys))
+    name = free_name("__srj_matches", [*plan.stream.columns, *[name for name, _ in plan.added]])
+    joined = plan.stream.withColumn(name, function(*plan.keys))
     if settings.metrics:
-        joined = observe(joined, plan, F.col(MATCHES)["metrics"])
-    return _unpack(joined, plan, F.col(MATCHES)["matches"]).drop(MATCHES)
+        joined = observe(joined, plan, F.col(name)["metrics"])
+    return _unpack(joined, plan, name).drop(name)
 
 
-def _unpack(joined: DataFrame, plan: Plan, matches: Column) -> DataFrame:
+def _unpack(joined: DataFrame, plan: Plan, name: str) -> DataFrame:
     """The table's columns, beside the stream's; rows as `how` wants them."""
-    how = plan.settings.how
+    how, matches = plan.settings.how, F.col(name)["matches"]
     if how in ("semi", "anti"):
         return joined.where(matches if how == "semi" else ~matches)
     if plan.several:
         unfolded = (F.explode_outer if how == "left" else F.explode)(matches)
-        joined, matches = joined.withColumn(MATCHES, unfolded), F.col(MATCHES)
+        joined, matches = joined.withColumn(name, unfolded), F.col(name)
     elif how == "inner":
         joined = joined.where(matches.isNotNull())
     if not plan.added:
         return joined
-    return joined.withColumns({name: matches[f"c{position}"] for position, (name, _) in enumerate(plan.added)})
+    return joined.withColumns({column: matches[f"c{position}"] for position, (column, _) in enumerate(plan.added)})
 
 
 def _return_type(plan: Plan) -> StructType:

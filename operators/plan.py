@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from srj.lookup.spec import LookupSpec
     from srj.options import Settings
 
-# Columns that exist only between an operator and the end of its plan.
-MATCHES = "__srj_matches"
-METRICS_COLUMN = "__srj_metrics"
-KEY = "__srj_key_"
-METRICS_TYPE = "array<bigint>"
-
 _numbers = itertools.count(1)
 
 

@@ -105,16 +105,14 @@ def out_of_order_pandas(
     key_count: int,
     schema: pa.Schema,
     zone: str,
-    names: list[str],
     frames: Iterator[pd.DataFrame],
 ) -> Iterator[pd.DataFrame]:
-    """`out_of_order` over pandas frames. Integers with NULLs stay Python objects: as floats they would lose digits.
+    """`out_of_order` over pandas frames, whose columns have the same names. Integers with NULLs stay Python objects: as floats they would lose digits.
 
     Args:
         fingerprint, payload, how, key_count: as for `out_of_order`.
         schema: of the frames that come in.
         zone: the session's time zone, in whose local time Spark hands instants to pandas.
-        names: of the frames that go out, by which Spark matches their columns.
         frames: stream rows with the key columns appended.
     """
     instants = [field.name for field in schema if pa.types.is_timestamp(field.type) and field.type.tz is not None]
@@ -125,7 +123,7 @@ def out_of_order_pandas(
         return pa.RecordBatch.from_pandas(frame.assign(**zoned), schema=schema, preserve_index=False)
 
     for joined in out_of_order(fingerprint, payload, how, key_count, map(batch, frames)):
-        yield joined.rename_columns(names).to_pandas(integer_object_nulls=True)
+        yield joined.to_pandas(integer_object_nulls=True)
 
 
 def describe_there(question: bytes, timeout: float, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -171,7 +169,7 @@ def _matched(joined: Joined) -> pa.Array:
 
 def _with_metrics(stream: pa.RecordBatch, rows: pa.RecordBatch, metrics: list[int] | None) -> pa.RecordBatch:
     columns = [*stream.columns, *rows.columns, _metrics_column(stream.num_rows, metrics)]
-    return pa.RecordBatch.from_arrays(columns, names=[*stream.schema.names, *rows.schema.names, "metrics"])
+    return pa.RecordBatch.from_arrays(columns, names=[f"c{position}" for position in range(len(columns))])
 
 
 def _metrics_column(length: int, metrics: list[int] | None) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Join a Spark stream with a table in an external database: only the keys it lacks, in batches, through a shared cache."""
+"""Join a Spark stream with a table in an external database: only the keys it lacks, in batches, through a cache."""
 
 from srj.enrich import srj_enrich
 from srj.errors import (

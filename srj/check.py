@@ -180,7 +180,7 @@ def _sampling_warnings(available: int) -> tuple[str, ...]:
 def _column(name: str, database_type: str, arrow: pa.DataType) -> ColumnReport:
     from pyspark.sql.pandas.types import from_arrow_type  # noqa: PLC0415 - a second, and the database may refuse before
 
-    return ColumnReport(name, database_type, from_arrow_type(arrow).simpleString())
+    return ColumnReport(name, database_type, from_arrow_type(arrow, prefer_timestamp_ntz=True).simpleString())
 
 
 def show(report: Report, console: Console) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from pyspark import cloudpickle
 from pyspark.sql.pandas.types import from_arrow_type
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame
-    from typing_extensions import Unpack
 
     from srj.options import Settings
 
@@ -110,7 +109,7 @@ def plan_for(df: DataFrame, table: str | Table, key: str | Sequence[str] | Mappi
         url=without_secret(session, table.url),
         name=table.name,
         key=tuple(column for _, column in pairs),
-        columns=settings.columns or table.columns,
+        columns=table.columns if settings.columns is None else settings.columns,
         where=_both(table.where, settings.where),
         exists_only=settings.how in ("semi", "anti"),
         first=settings.on_multiple == "first" and settings.how in ("left", "inner"),
@@ -121,7 +120,9 @@ def plan_for(df: DataFrame, table: str | Table, key: str | Sequence[str] | Mappi
     description = description_of(session, question, table.url, settings.lookup.connect_timeout)
     for (name, _), (_, arrow_type), key_column in zip(pairs, fields, description.key, strict=True):
         check_key_type(arrow_type, key_column, name)
-    added = tuple((settings.prefix + column.name, from_arrow_type(column.type)) for column in description.columns)
+    added = tuple(
+        (settings.prefix + column.name, from_arrow_type(column.type, prefer_timestamp_ntz=True)) for column in description.columns
+    )
     check_clash(df.columns, [name for name, _ in added], case_sensitive=case_sensitive)
     for warning in (*description.warnings, *check_shuffle(session)):
         warnings.warn(warning, stacklevel=3)
@@ -141,4 +142,5 @@ def _pickle(value: object) -> bytes:
 
 def _both(first: str | None, second: str | None) -> str | None:
     """The two conditions as one."""
-    return f"({first}) AND ({second})" if first and second else first or second
+    # Each bracket closes on a line of its own, for a condition may end in a comment.
+    return f"({first}\n) AND ({second}\n)" if first and second else first or second

@@ -43,7 +43,11 @@ def description_of(session: SparkSession, question: Question, url: DatabaseUrl, 
         if _conf(session, "spark.master").startswith("local"):
             raise
         description = _describe_there(session, question, timeout)
-    _descriptions[name] = (time.monotonic(), description)
+    now = time.monotonic()
+    # A foreachBatch function whose condition changes would fill the memory in the end.
+    for old in [one for one, (at, _) in _descriptions.items() if now - at >= _FRESH_SECONDS]:
+        del _descriptions[old]
+    _descriptions[name] = (now, description)
     return description
 
 
@@ -59,7 +63,7 @@ def without_secret(session: SparkSession, url: DatabaseUrl) -> DatabaseUrl:
             f"expected no password in the URL on Spark Connect, which would put it into the plan, got {url}; write ${{NAME}} in "
             "its place and set that environment variable on this machine and where the server's Python workers run"
         )
-    password = url.password or ""
+    password = url.resolve().password or ""  # it may be a text with a ${NAME} inside
     variable = _secrets.setdefault(password, f"SRJ_PASSWORD_{len(_secrets) + 1}")
     session.sparkContext.environment[variable] = password
     return url.with_password(f"${{{variable}}}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
-from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from srj.errors import RequestError
 from srj.quantities import nearest
@@ -58,12 +59,23 @@ def stream_key(df: DataFrame, name: str, *, case_sensitive: bool) -> tuple[Colum
     cause: Exception | None = None
     if not isinstance(data_type, (ArrayType, MapType, StructType)):
         try:
-            return F.col(quoted), to_arrow_type(data_type, timezone="UTC")
+            return F.col(quoted), arrow_schema(StructType([StructField("key", data_type)])).field(0).type
         except Exception as error:
             cause = error
     raise RequestError(
         f"expected a key of a simple type, got {name} of type {data_type.simpleString()}; name a field of it, or cast it first"
     ) from cause
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow types in which Spark hands these columns to Python, instants in UTC.
+
+    >>> arrow_schema(StructType().add("at", "timestamp")).types
+    [TimestampType(timestamp[us, tz=UTC])]
+    """
+    # Spark 4.1 takes UTC for granted and has no such argument; later versions want it said.
+    zone = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **zone)
 
 
 def check_clash(taken: Sequence[str], added: Sequence[str], *, case_sensitive: bool) -> None:
@@ -82,17 +94,16 @@ def check_clash(taken: Sequence[str], added: Sequence[str], *, case_sensitive: b
             )
 
 
-def check_distinct(names: Sequence[str], *, case_sensitive: bool) -> None:
-    """Refuse a stream with two columns of one name, which Spark can't hand to Python as whole rows."""
-    seen: set[str] = set()
-    for name in names:
-        if _fold(name, case_sensitive) in seen:
-            raise RequestError(
-                f"expected stream columns of different names where whole rows pass through Python, got {name!r} twice; rename "
-                "one of "
-                "them, or use order='input'"
-            )
-        seen.add(_fold(name, case_sensitive))
+def free_name(name: str, taken: Sequence[str]) -> str:
+    """The name, with as many underscores behind it as it takes to be none of those taken.
+
+    >>> free_name("x", ["X", "x_"])
+    'x__'
+    """
+    folded = {other.lower() for other in taken}
+    while name.lower() in folded:
+        name += "_"
+    return name
 
 
 def _find(schema: StructType, names: Sequence[str], case_sensitive: bool) -> tuple[list[str], DataType] | None:

@@ -10,7 +10,7 @@ import os
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote
 
 from srj.errors import LookupFailedError, RequestError
 
@@ -24,6 +24,15 @@ _DIALECTS = {
     "mariadb": "mysql",
 }
 _PORTS = {"postgresql": 5432, "mysql": 3306}
+# Not urlsplit: it lowers the host, drops tabs and line ends, and takes what follows a raw / or ? in a password for the rest.
+_URL = re.compile(
+    r"(?P<scheme>[A-Za-z]+)://"
+    r"(?:(?P<user>[^:@/?]*)(?::(?P<password>[^@/?]*))?@)?"
+    r"(?:\[(?P<address>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:@/?\[\]]*))(?::(?P<port>\d{1,5}))?"
+    r"(?:/(?P<database>[^/?@]*))?(?:\?(?P<query>.*))?"
+)
+_SPACE = re.compile(r"[\x00-\x20\x7f]")
+_SECRET_OPTION = re.compile(r"(?!passfile$).*(pass|pwd|secret)", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SHAPE = "postgresql://user@host:port/database#schema.table"
 
@@ -53,35 +62,40 @@ class DatabaseUrl:
         >>> DatabaseUrl.parse("mysql://reader:secret@db/shop")
         DatabaseUrl('mysql://reader:***@db:3306/shop')
         """
-        # urlsplit would stop at ? or # inside a password, and read [ ] as an address: such characters must be %-encoded.
-        try:
-            if "#" in text:
-                raise ValueError
-            parts = urlsplit(text)
-            port = parts.port
-        except ValueError:
+        match = _URL.fullmatch(text)
+        if match is None or _SPACE.search(text) or "#" in text:
             raise RequestError(
-                f"expected a URL of the form {_SHAPE}, got {mask(text)!r}, whose host or port can't be read; "
-                "write special characters of the password as %XX"
-            ) from None
-        dialect = _DIALECTS.get(parts.scheme.lower())
+                f"expected a URL of the form {_SHAPE}, got {mask(text)!r}, which can't be read as one; write special characters "
+                "of user and password as %XX"
+            )
+        dialect = _DIALECTS.get(match["scheme"].lower())
         if dialect is None:
             raise RequestError(
                 f"expected a URL of the form {_SHAPE} (or mysql://, mariadb://), got {mask(text)!r}; "
                 "start it with the name of the database system"
             )
-        database = unquote(parts.path.removeprefix("/"))
-        if not parts.hostname or not database:
-            missing = "host" if not parts.hostname else "database"
+        host, database = match["address"] or match["host"], unquote(match["database"] or "")
+        if not host or not database:
+            missing = "database" if host else "host"
             raise RequestError(f"expected a URL of the form {_SHAPE}, got {mask(text)!r}, which names no {missing}; add it")
+        port = int(match["port"] or _PORTS[dialect])
+        if not 0 < port < 65536:
+            raise RequestError(f"expected a port from 1 to 65535 in the URL, got {port}; correct it")
+        options = tuple(parse_qsl(match["query"] or "", keep_blank_values=True))
+        for name, value in options:
+            if _SECRET_OPTION.match(name) and not _REFERENCE.fullmatch(value):
+                raise RequestError(
+                    f"expected a reference such as ${{NAME}} for {name} in the URL, got a secret written out; set an environment "
+                    "variable of your choice and name it there"
+                )
         return cls(
             dialect=dialect,
-            host=unquote(parts.hostname),
-            port=port or _PORTS[dialect],
-            user=None if parts.username is None else unquote(parts.username),
-            password=None if parts.password is None else unquote(parts.password),
+            host=unquote(host),
+            port=port,
+            user=None if match["user"] is None else unquote(match["user"]),
+            password=None if match["password"] is None else unquote(match["password"]),
             database=database,
-            options=tuple(parse_qsl(parts.query, keep_blank_values=True)),
+            options=options,
         )
 
     @property
@@ -118,6 +132,7 @@ class DatabaseUrl:
             user=fill(self.user),
             password=fill(self.password),
             database=fill(self.database) or "",
+            options=tuple((name, fill(value) or "") for name, value in self.options),
         )
 
     def __str__(self) -> str:
@@ -125,7 +140,7 @@ class DatabaseUrl:
         login = ""
         if self.user is not None:
             shown = "" if self.password is None else f":{'***' if self.has_literal_password else self.password}"
-            login = f"{quote(self.user)}{shown}@"
+            login = f"{quote(self.user, safe='${}')}{shown}@"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.dialect}://{login}{host}:{self.port}/{quote(self.database)}"
 
@@ -214,8 +229,17 @@ def column_names(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def mask(text: str) -> str:
-    """A URL that could not be read, without what may be its password: all from the first ``:`` after ``//`` to the last ``@``."""
-    return re.sub(r"(?<=//)([^:/@]*):(.*@|(?!\d+(/|$)).*)", r"\1:***@", text, flags=re.DOTALL)
+    """A URL that could not be read, for a message: nothing of it that may be a password.
+
+    >>> mask("pg://reader:secret@db/shop"), mask("postgresql://db:5432/"), mask("postgresql:reader:secret")
+    ('pg://***@db/shop', 'postgresql://db:5432/', 'postgresql:***')
+    """
+    scheme, colon, rest = text.partition(":")
+    if not re.fullmatch(r"\w+", scheme):
+        return "***"
+    if "@" in rest:
+        return f"{scheme}://***@{rest.rpartition('@')[2]}"
+    return text if re.fullmatch(r"//[^:/]*(:\d+)?(/\w*)?", rest) else f"{scheme}{colon}***"
 
 
 def _split_name(text: str) -> tuple[str, ...]:

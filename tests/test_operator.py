@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+import weakref
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -13,6 +16,11 @@ from hypothesis import strategies as st
 from srj import Batch, ConnectionFailedError, LookupFailedError, MultipleMatchesError
 from srj.lookup.operator import Operator
 from tests.scripted import ArrowRows, Scripted, scripted_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from srj.lookup.flight import Flight
 
 KEYS = st.one_of(st.none(), st.integers(0, 30))
 BATCHES = st.lists(st.lists(KEYS, max_size=40), max_size=12)
@@ -184,6 +192,39 @@ def test_several_rows_are_an_error_when_asked() -> None:
         engine.close()
 
 
+class Unheard:
+    """Arrivals in the moment in which a flight has landed and is not there yet."""
+
+    def __init__(self) -> None:
+        self.has_landed = threading.Event()
+
+    def put(self, _flight: Flight) -> None:
+        """It is on its way."""
+        self.has_landed.set()
+
+    def empty(self) -> bool:
+        """Not there yet."""
+        return True
+
+
+def test_an_error_is_raised_though_its_arrival_has_not_been_heard_of() -> None:
+    """Else the last batch of a partition would leave with several rows of a key."""
+    engine = scripted_engine(Scripted({1: ["a", "b"]}), on_multiple="error")
+    operator, arrivals = Operator(engine), Unheard()
+    operator._arrivals = arrivals
+
+    def batches() -> Iterator[tuple[pa.Array, ...]]:
+        yield (pa.array([1]),)
+        engine.flush()
+        assert arrivals.has_landed.wait(10)
+
+    try:
+        with pytest.raises(MultipleMatchesError):
+            list(operator.in_order(batches()))
+    finally:
+        engine.close()
+
+
 def test_a_unique_key_that_has_become_ambiguous_is_an_error() -> None:
     """The table was described as unique; a second row is refused rather than dropped."""
     engine = scripted_engine(Scripted({1: ["a", "b"]}), unique=True)
@@ -192,6 +233,19 @@ def test_a_unique_key_that_has_become_ambiguous_is_an_error() -> None:
             run_in_order(Operator(engine), [[1]])
     finally:
         engine.close()
+
+
+def test_a_closed_engine_gives_its_caches_memory_back() -> None:
+    """At once: one that waited for the garbage collector would stand beside its successor's."""
+    engine = scripted_engine(Scripted({1: ["one"]}))
+    assert run_in_order(Operator(engine), [[1]]) == [(0, "one")]
+    block = weakref.ref(engine._cache._block)
+    gc.disable()
+    try:
+        engine.close()
+        assert block() is None
+    finally:
+        gc.enable()
 
 
 def test_an_abandoned_operator_leaves_the_engine_usable() -> None:

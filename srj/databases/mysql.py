@@ -56,8 +56,13 @@ class MySQL:
         """Open a connection, ready for lookups."""
         session = await Session.open(question.url, timeout)
         if description.index is None and not _PADDED_BINARY.search(description.sql):
-            with asking(question.url, question.table, timeout):
-                await session.prefer_hash_joins()
+            try:
+                with asking(question.url, question.table, timeout):
+                    async with asyncio.timeout(timeout):
+                        await session.prefer_hash_joins()
+            except BaseException:
+                await session.close()
+                raise
         return MySQLConnection(session, question, description)
 
 

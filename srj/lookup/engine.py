@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from srj.databases import database
 from srj.errors import LookupFailedError, MultipleMatchesError
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.fetcher import Fetcher
-from srj.lookup.joined import row_bytes
+from srj.lookup.joined import row_bytes, run_sums
 from srj.lookup.reference_cache import ReferenceCache
 from srj.options import Cache as CacheOptions
 from srj.quantities import parse_size
@@ -119,8 +119,12 @@ class Engine:
             return self._cache.stats()
 
     def close(self) -> None:
-        """Close connections and the batch thread."""
-        self._fetcher.close()
+        """Close connections and the batch thread, and give the cache's memory back."""
+        try:
+            self._fetcher.close()
+        finally:
+            # Engine and fetcher hold each other, so the memory would stay until the garbage collector comes by.
+            del self._cache
 
     def _land(self, flight: Flight) -> None:
         if self._one_row and (flight.counts > 1).any():
@@ -173,11 +177,11 @@ _MOST_IDLE = 3
 
 
 def heaviest_answer(flight: Flight) -> int:
-    """An upper bound of the bytes that the rows of one of its keys take."""
+    """The most bytes that the rows of one of its keys take, at least 1."""
     rows = flight.rows
     if rows is None or rows.num_rows == 0 or rows.num_columns == 0:
         return 1
-    return int(row_bytes(rows).max()) * int(flight.counts.max())
+    return max(1, int(run_sums(row_bytes(rows), flight.starts, flight.counts).max()))
 
 
 _engines: dict[str, Engine] = {}  # the least recently used first
@@ -198,11 +202,14 @@ def engine_for(fingerprint: str, payload: bytes) -> Iterator[Engine]:
         engine = _engines.pop(fingerprint, None) or Engine(pickle.loads(payload))  # noqa: S301  the driver's own
         _engines[fingerprint] = engine
         _users[fingerprint] = _users.get(fingerprint, 0) + 1
-        closing = [_engines.pop(name) for name in [name for name in _engines if not _users.get(name)][:-_MOST_IDLE]]
-    for idle in closing:
-        idle.close()
+        closing = [_engines.pop(name) for name in [name for name in _engines if name not in _users][:-_MOST_IDLE]]
     try:
+        for idle in closing:
+            with suppress(TimeoutError):  # a server that does not let go is no fault of this lookup
+                idle.close()
         yield engine
     finally:
         with _engines_lock:
             _users[fingerprint] -= 1
+            if not _users[fingerprint]:
+                del _users[fingerprint]

@@ -208,6 +208,9 @@ class Operator:
                 self._count_flight(self._next_arrival())
         while not self._arrivals.empty():
             self._count_flight(self._arrivals.get_nowait())
+        # Again, for a flight counts as landed a moment before it arrives here, and it may have landed with an error.
+        for flight in probe.admitted.flights:
+            self._count_flight(flight)
         joined = probe.joined()
         self._count(joined)
         return joined

@@ -45,7 +45,8 @@ class LookupSpec:
         cache = self.settings.cache if isinstance(self.settings.cache, Cache) else None
         decides = (
             repr(self.question),
-            self.question.url.password,  # its repr leaves it out; it is a reference, and another login may see other rows
+            self.question.url.password,  # its repr leaves out these two, and another login or search_path sees other rows
+            self.question.url.options,
             self.description.sql,
             repr([(key.cast, str(key.type)) for key in self.description.key]),
             repr(self.columns),

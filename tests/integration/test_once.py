@@ -41,13 +41,6 @@ def _persisted(frame: DataFrame) -> int:
     return rows
 
 
-def _persisted(frame: DataFrame) -> int:
-    kept = frame.persist()
-    rows = len(_sort(kept).collect()) + kept.count()
-    kept.unpersist()
-    return rows
-
-
 # For each use: how many rows it gives, and how often it evaluates the lookup in order without metrics; with metrics, and out of
 # order, whatever is not used is evaluated all the same.
 USES: dict[str, tuple[Callable[[DataFrame], Any], int, int]] = {
