@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 import time
@@ -72,6 +73,8 @@ class Engine:
         self._lock = threading.Lock()
         self._cache = make_cache(spec)
         self._heaviest = 1
+        # The estimate counts as one key seen, so that the first real ones outweigh it.
+        self._landed_keys, self._landed_bytes = 1, expected_bytes(spec)
         self._one_row = spec.description.unique or spec.at_most_one
         settings = spec.settings
         self._fetcher = Fetcher(
@@ -102,6 +105,11 @@ class Engine:
     def most_keys(self) -> int:
         """Keys that may be probed at once, so that what they hit never takes more than 1 GB however large their rows are."""
         return max(1, _MOST_BYTES // self._heaviest)
+
+    @property
+    def bytes_per_key(self) -> float:
+        """What the rows of a key that is asked take: as seen so far, before that as the table's description has it."""
+        return self._landed_bytes / self._landed_keys
 
     def flush(self) -> None:
         """Send what is being collected."""
@@ -141,6 +149,8 @@ class Engine:
                 f"expected at most one row of {table} for a key (on_multiple='error'), {got}; use on_multiple='first' or 'all'"
             )
         self._heaviest = max(self._heaviest, heaviest_answer(flight))
+        self._landed_keys += len(flight)
+        self._landed_bytes += 0 if flight.rows is None else flight.rows.nbytes
         self._cache.insert(flight.keys(), flight.counts, flight.rows, flight.started)
 
 
@@ -184,16 +194,37 @@ def heaviest_answer(flight: Flight) -> int:
     return max(1, int(run_sums(row_bytes(rows), flight.starts, flight.counts).max()))
 
 
+def expected_bytes(spec: LookupSpec) -> float:
+    """What the rows of a key take, by the description's estimates."""
+    row = sum(column.width or column.type.bit_width / 8 for column in spec.description.columns)
+    return float(row * spec.description.rows_per_key)
+
+
 _engines: dict[str, Engine] = {}  # the least recently used first
 _users: dict[str, int] = {}
 _engines_lock = threading.Lock()
+_inherited: list[dict[str, Engine]] = []
+
+
+def _start_anew() -> None:
+    """In a forked process: threads stayed with the parent, so its engines answer nothing here."""
+    global _engines_lock  # noqa: PLW0603  the parent may have held it
+    # Kept, for the end of an event loop would reach into the parent's, which shares its files.
+    _inherited.append(dict(_engines))
+    _engines.clear()
+    _users.clear()
+    _engines_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_anew)
 
 
 @contextmanager
 def engine_for(fingerprint: str, payload: bytes) -> Iterator[Engine]:
     """This process's engine for a lookup, made when it is first asked for and kept when the block ends.
 
-    Workers are forked before they get here, and threads do not survive a fork: an engine belongs to the process that made it.
+    An engine belongs to the process that made it: a fork has its own.
 
     Args:
         fingerprint, payload: of the `LookupSpec`; the payload is its pickled form.

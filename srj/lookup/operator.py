@@ -33,6 +33,8 @@ T = TypeVar("T")
 
 # What may wait at a time in one operator: enough to read far ahead of a few slow misses, little beside a worker's memory.
 WAITING_BYTES = 64_000_000
+# A key that waits: itself, as a Python value too, and its place among those in flight.
+_BYTES_OF_A_KEY = 200
 # How long to wait for a flight before looking whether the batch thread is still there.
 _PATIENCE_SECONDS = 5.0
 
@@ -65,7 +67,8 @@ class Operator:
 
     Args:
         engine: cache and fetcher.
-        waiting_bytes: bound on what waits; when it is reached no more input is read until something has landed.
+        waiting_bytes: bound on what waits, the rows that are expected to land for it included; when it is reached, no more
+            input is read until something has landed.
 
     Attributes:
         metrics: what was counted and not yet taken.
@@ -78,6 +81,9 @@ class Operator:
         self.columns = engine.spec.columns
         self._keys = engine.spec.description.key
         self._waiting_bytes = waiting_bytes
+        # Reading further ahead than this would not make the database any faster, and let answers pile up.
+        self._most_awaited = 2 * engine.spec.settings.batch.in_flight
+        self._awaited: set[Flight] = set()
         self._arrivals: Arrivals = queue.SimpleQueue()
         self._cache_before = engine.cache_stats()
 
@@ -96,15 +102,16 @@ class Operator:
             probe = self._probe(keys)
             for missing in probe.missing():
                 rows = rows_of.take(batch, missing.positions)
-                waiting.add(Waiting(rows, missing, rows_of.nbytes(rows)))
+                waiting.add(Waiting(rows, missing, rows_of.nbytes(rows) + self._expected(len(missing.positions))))
             # Before this batch's hits: what landed before the probe may hold older rows of the same keys.
             yield from self._landed(waiting, block=False)
             positions, joined = probe.known()
             if positions is None or len(positions):
                 self._count(joined)
                 yield batch if positions is None else rows_of.take(batch, positions), joined
-            while waiting.bytes > self._waiting_bytes:
-                self._engine.flush()
+            while waiting and self._is_full(waiting.bytes):
+                if waiting.bytes > self._waiting_bytes:
+                    self._engine.flush()  # it may all wait for one flight that is still being filled
                 yield from self._landed(waiting, block=True)
         self._engine.flush()
         while waiting:
@@ -123,10 +130,11 @@ class Operator:
         pending_bytes = 0
         for keys in self._cut_keys(batches):
             probe = self._probe(keys)
-            size = probe.nbytes
+            size = probe.nbytes + self._expected(len(probe.admitted.missed))
             pending.append((probe, size))
             pending_bytes += size
-            while pending and (pending[0][0].is_landed or pending_bytes > self._waiting_bytes):
+            self._take_arrivals()
+            while pending and (pending[0][0].is_landed or self._is_full(pending_bytes)):
                 first, size = pending.popleft()
                 pending_bytes -= size
                 yield self._retire(first)
@@ -179,6 +187,7 @@ class Operator:
             self.metrics.null_keys += int(null.sum())
             self.metrics.impossible_keys += int((impossible & ~null).sum())
         admitted = self._engine.admit(keys, self._arrivals)
+        self._awaited.update(flight for flight in admitted.flights if not flight.landed)
         self.metrics.rows += length
         self.metrics.hits += len(keys) - len(admitted.missed)
         self.metrics.misses += len(admitted.missed)
@@ -202,18 +211,29 @@ class Operator:
 
     def _retire(self, probe: Probe) -> Joined:
         """The batch's matches, awaited if need be."""
-        if not probe.is_landed:
+        if any(not flight.sealed for flight in probe.admitted.flights):
             self._engine.flush()
-            while not probe.is_landed:
-                self._count_flight(self._next_arrival())
-        while not self._arrivals.empty():
-            self._count_flight(self._arrivals.get_nowait())
+        while not probe.is_landed:
+            self._count_flight(self._next_arrival())
+        self._take_arrivals()
         # Again, for a flight counts as landed a moment before it arrives here, and it may have landed with an error.
         for flight in probe.admitted.flights:
             self._count_flight(flight)
         joined = probe.joined()
         self._count(joined)
         return joined
+
+    def _is_full(self, waiting_bytes: int) -> bool:
+        """Whether something must land before more input is read."""
+        return waiting_bytes > self._waiting_bytes or len(self._awaited) > self._most_awaited
+
+    def _expected(self, keys: int) -> int:
+        """What these missed keys, their places and their rows are expected to take."""
+        return round(keys * (_BYTES_OF_A_KEY + self._engine.bytes_per_key))
+
+    def _take_arrivals(self) -> None:
+        while not self._arrivals.empty():
+            self._count_flight(self._arrivals.get_nowait())
 
     def _next_arrival(self) -> Flight:
         while True:
@@ -230,6 +250,7 @@ class Operator:
 
     def _count_flight(self, flight: Flight) -> None:
         """Add a landed flight to the metrics, or raise its error."""
+        self._awaited.discard(flight)
         if flight.error is not None:
             if isinstance(flight.error, SrjError):
                 # A copy: several operators may raise the same flight's error, each with its own traceback.
