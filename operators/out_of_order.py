@@ -46,7 +46,7 @@ def _numbered(plan: Plan) -> DataFrame:
 def _schema(plan: Plan) -> StructType:
     """Numbered fields with their metadata: that is where a watermark lives, and it survives if they are kept."""
     kept = [(field.dataType, field.nullable, field.metadata) for field in plan.stream.schema.fields]
-    kept += [(kind, True, None) for _, kind in plan.added]
+    kept += [(kind, True, {}) for _, kind in plan.added]
     fields = [StructField(f"c{number}", *field) for number, field in enumerate(kept)]
     return StructType([*fields, StructField(f"c{len(fields)}", ArrayType(LongType()))])
 

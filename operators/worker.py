@@ -107,7 +107,9 @@ def out_of_order_pandas(
     zone: str,
     frames: Iterator[pd.DataFrame],
 ) -> Iterator[pd.DataFrame]:
-    """`out_of_order` over pandas frames, whose columns have the same names. Integers with NULLs stay Python objects: as floats they would lose digits.
+    """`out_of_order` over pandas frames, whose columns have the same names.
+
+    Integers with NULLs stay Python objects: as floats they would lose digits.
 
     Args:
         fingerprint, payload, how, key_count: as for `out_of_order`.

@@ -45,8 +45,9 @@ def description_of(session: SparkSession, question: Question, url: DatabaseUrl, 
         description = _describe_there(session, question, timeout)
     now = time.monotonic()
     # A foreachBatch function whose condition changes would fill the memory in the end.
-    for old in [one for one, (at, _) in _descriptions.items() if now - at >= _FRESH_SECONDS]:
-        del _descriptions[old]
+    for old, (at, _) in list(_descriptions.items()):
+        if now - at >= _FRESH_SECONDS:
+            _descriptions.pop(old, None)
     _descriptions[name] = (now, description)
     return description
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -74,7 +74,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     [TimestampType(timestamp[us, tz=UTC])]
     """
     # Spark 4.1 takes UTC for granted and has no such argument; later versions want it said.
-    zone = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
     return to_arrow_schema(schema, **zone)
 
 

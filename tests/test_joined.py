@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,9 @@ from srj.lookup import joined as module
 from srj.lookup.joined import Joined, concat_rows, row_bytes
 from srj.lookup.operator import Operator
 from tests.scripted import Scripted, scripted_engine
+
+if TYPE_CHECKING:
+    import pytest
 
 RUNS = st.lists(st.lists(st.text(max_size=8), max_size=3), max_size=20)
 

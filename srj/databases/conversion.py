@@ -219,7 +219,35 @@ def _convert_decimal(array: pa.Array, key: KeyColumn) -> _Converted:
 
 def _convert_text(array: pa.Array, key: KeyColumn) -> _Converted:
     """Drop text with characters that the column can't hold; the bytes of all texts at once usually say that there is none."""
-    array, _ = _cast(array, key)
+    array, impossible = _drop_broken(_cast(array, key)[0])
+    array, unstorable = _drop_unstorable(array, key)
+    return array, _either(impossible, unstorable)
+
+
+def _drop_broken(array: pa.Array) -> _Converted:
+    """Drop text that is no UTF-8: Spark's strings may hold any bytes, a database's none but characters."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return _drop(array, _not_decodable(array))
+    return array, None
+
+
+def _not_decodable(array: pa.Array) -> pa.BooleanArray:
+    """Which texts are no UTF-8; Arrow only tells whether one is, so each beyond ASCII is tried by itself."""
+
+    def fails(text: bytes) -> bool:
+        try:
+            text.decode()
+        except UnicodeDecodeError:
+            return True
+        return False
+
+    return _beyond_ascii(array, lambda texts: [fails(text) for text in texts.cast(pa.binary()).to_pylist()])
+
+
+def _drop_unstorable(array: pa.Array, key: KeyColumn) -> _Converted:
+    """Drop text with a character that the key column can't hold."""
     limits, patterns, impossible = key.limits, [], None
     if (limits.no_nul or limits.bmp_only or limits.encoding) and (data := array.buffers()[2]) is not None:
         offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, 4 * array.offset)
@@ -233,9 +261,13 @@ def _convert_text(array: pa.Array, key: KeyColumn) -> _Converted:
     if not patterns:
         return array, impossible
     array, unstorable = _drop(array, pc.match_substring_regex(array, "|".join(patterns)))
-    if impossible is None or unstorable is None:
-        return array, unstorable if impossible is None else impossible
-    return array, impossible | unstorable
+    return array, _either(impossible, unstorable)
+
+
+def _either(one: npt.NDArray[np.bool_] | None, other: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one | other
 
 
 def _not_encodable(array: pa.Array, encoding: str) -> pa.BooleanArray:
@@ -248,14 +280,19 @@ def _not_encodable(array: pa.Array, encoding: str) -> pa.BooleanArray:
             return True
         return False
 
+    return _beyond_ascii(array, lambda texts: [fails(text) for text in texts.to_pylist()])
+
+
+def _beyond_ascii(array: pa.Array, fails: Callable[[pa.Array], list[bool]]) -> pa.BooleanArray:
+    """Which texts fail; those in ASCII never do and are not asked."""
     beyond = pc.invert(pc.string_is_ascii(array)).fill_null(False)  # noqa: FBT003
     mask: npt.NDArray[np.bool_] = beyond.to_numpy(zero_copy_only=False).copy()
-    mask[mask] = [fails(text) for text in array.filter(beyond).to_pylist()]
+    mask[mask] = fails(array.filter(beyond))
     return pa.array(mask)
 
 
 def _convert_uuid(array: pa.Array, key: KeyColumn) -> _Converted:
-    """To lower-case text with hyphens, so that one uuid is one key."""
+    """To lower-case text with hyphens, so that one uuid is one key; text that is no UTF-8 has no match."""
     array, _ = _cast(array, key)
     canonical = pc.match_substring_regex(array, _UUID)
     if pc.all(canonical).as_py() in {True, None}:

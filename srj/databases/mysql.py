@@ -77,7 +77,7 @@ async def _describe(session: Session, question: Question) -> Description:
     key_columns = [_key_column(name, facts, question) for name in question.key]
     key = [_described_key(column, question) for column in key_columns]
     columns = [] if question.exists_only else await _columns(session, question, facts)
-    # Without brackets too, or a condition that closes ours and opens another pair would pass.
+    # Without brackets too, here and below, or SQL that closes ours and opens another pair would pass.
     await _check(session, question, "where", question.where, "SELECT 1 FROM {table} WHERE {sql}\nLIMIT 0")
     await _check(session, question, "where", question.where, "SELECT 1 FROM {table} WHERE ({sql}\n) LIMIT 0")
     order_by = await _order(session, question, facts) if question.first else None
@@ -129,6 +129,11 @@ async def _columns(session: Session, question: Question, facts: TableFacts) -> l
     if not named:
         return []
     _refuse_doubles([name for _, _, name in named], question)
+    for text, sql, _ in named:
+        if text not in known:
+            with checking(question.table, f"columns {text!r}"):
+                await _fields(session, question, [sql[1:-1] + "\n"])
+                await _fields(session, question, [sql])
     try:
         fields = await _fields(session, question, [sql for _, sql, _ in named])
     except DriverError:
@@ -176,6 +181,7 @@ async def _check(session: Session, question: Question, part: str, sql: str | Non
 
 async def _order(session: Session, question: Question, facts: TableFacts) -> str:
     """How a key's first row is chosen: the user's order, ties broken by the primary key."""
+    await _check(session, question, "order_by", question.order_by, "SELECT 1 FROM {table} ORDER BY {sql}\nLIMIT 0")
     window = "SELECT ROW_NUMBER() OVER (ORDER BY {sql}\n) FROM {table} LIMIT 0"
     await _check(session, question, "order_by", question.order_by, window)
     order = [question.order_by + "\n"] if question.order_by is not None else []

@@ -12,7 +12,8 @@ import pyarrow as pa
 from srj.databases.base import Answer
 from srj.databases.mysql_errors import asking
 from srj.databases.mysql_sql import ORDINAL, limited
-from srj.databases.mysql_types import decode, encode
+from srj.databases.mysql_types import decode, encode, keeps, result_name
+from srj.errors import LookupFailedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -65,7 +66,18 @@ class MySQLConnection:
         for offset, literal in self._literals(list(zip(*columns, strict=True)), 0):
             left = max(deadline - loop.time(), 0.001)
             sql = limited(self._description.sql, left, is_mariadb=self._session.is_mariadb)
-            yield offset, (await self._session.query(sql % literal)).rows
+            result = await self._session.query(sql % literal)
+            self._compare_types(result.fields[1:])
+            yield offset, result.rows
+
+    def _compare_types(self, fields: Sequence[Any]) -> None:
+        """Refuse columns that are no longer of the types that were described: values might be rounded or misread."""
+        for column, field in zip(self._description.columns, fields, strict=True):
+            if not keeps(column.type, field):
+                raise LookupFailedError(
+                    f"expected column {column.name} of table {self._question.table} to stay of type {column.db_type}, got one of "
+                    f"type {result_name(field)}; start the query again"
+                )
 
     def _literals(self, keys: list[tuple[Any, ...]], offset: int) -> Iterator[tuple[int, str]]:
         """The keys as an SQL literal, cut in halves as long as the server would refuse it as too long."""
@@ -84,8 +96,8 @@ class MySQLConnection:
         rows = [row for _, part in parts for row in part]
         numbers, *values = zip(*rows, strict=True) if rows else [()] * (1 + len(self._schema))
         # Counted from 1 by the server, in each statement anew.
-        ordinals = decode(numbers, pa.int64()).to_numpy() - 1 + offsets
-        columns = [decode(column, field.type) for column, field in zip(values, self._schema, strict=True)]
+        ordinals = decode(numbers, pa.int64(), ORDINAL).to_numpy() - 1 + offsets
+        columns = [decode(column, field.type, field.name) for column, field in zip(values, self._schema, strict=True)]
         # With the ordinals as a column of its own, since a batch without columns would have no rows.
         batch = pa.RecordBatch.from_arrays([pa.array(ordinals), *columns], schema=self._numbered)
         if np.any(np.diff(ordinals) < 0):

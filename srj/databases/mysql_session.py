@@ -13,6 +13,7 @@ from pymysql.constants import COMMAND
 
 from srj.databases.mysql_errors import connecting
 from srj.databases.mysql_rows import BulkResult
+from srj.databases.mysql_sql import LONGEST_STATEMENT
 from srj.errors import LookupFailedError, RequestError
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class Session:
 
     async def limit_statements(self, timeout: float) -> None:
         """Have the server end every later statement of this session that takes longer, in seconds."""
-        milliseconds = max(1, round(timeout * 1000))
+        milliseconds = max(1, round(min(timeout, LONGEST_STATEMENT) * 1000))
         limit = f"max_statement_time = {milliseconds / 1000}" if self.is_mariadb else f"max_execution_time = {milliseconds}"
         await self.query(f"SET SESSION {limit}")
 

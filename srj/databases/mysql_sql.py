@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Names that can't be those of a table's columns, since the user's own expressions stand beside them.
 KEYS, ORDINAL, ROW = "_srj_keys", "_srj_ord", "_srj_row"
-_PARAMETER = "\0"
+LONGEST_STATEMENT = 4_294_967.0  # seconds, 49 days: the longest limit that MySQL takes; MariaDB takes a year
 
 
 def quote(*names: str) -> str:
@@ -59,27 +59,32 @@ def lookup_sql(
     )
     if question.where is not None:
         condition += f" AND ({question.where}\n)"  # a line of its own ends a comment
-    keys = f"JSON_TABLE({_PARAMETER}, '$[*]' COLUMNS ({', '.join(_derived(key))})) AS {KEYS}"
     values = [exact(column.sql, column.type) for column in columns]
     if question.exists_only:
         # Neither EXISTS nor IN: MariaDB would read the whole table once to answer them.
-        sql = f"SELECT {KEYS}.{ORDINAL} FROM {keys} WHERE (SELECT 1 FROM {table} WHERE {condition} LIMIT 1) = 1"
+        before, after = f"SELECT {KEYS}.{ORDINAL}", f"WHERE (SELECT 1 FROM {table} WHERE {condition} LIMIT 1) = 1"
     elif order_by is not None:
         names = [f"_srj_column{position}" for position in range(len(values))]
         inner = [f"{KEYS}.{ORDINAL}", *(f"{value} AS {name}" for value, name in zip(values, names, strict=True))]
         inner.append(f"ROW_NUMBER() OVER (PARTITION BY {KEYS}.{ORDINAL} ORDER BY {order_by}) AS {ROW}")
-        rows = f"SELECT {', '.join(inner)} FROM {keys} STRAIGHT_JOIN {table} ON {condition}"
-        sql = f"SELECT {', '.join([ORDINAL, *names])} FROM ({rows}) AS _srj_rows WHERE {ROW} = 1"
+        before = f"SELECT {', '.join([ORDINAL, *names])} FROM (SELECT {', '.join(inner)}"
+        after = f"STRAIGHT_JOIN {table} ON {condition}) AS _srj_rows WHERE {ROW} = 1"
     else:
-        sql = f"SELECT {', '.join([f'{KEYS}.{ORDINAL}', *values])} FROM {keys} STRAIGHT_JOIN {table} ON {condition}"
-    return sql.replace("%", "%%").replace(_PARAMETER, "%s")
+        before, after = f"SELECT {', '.join([f'{KEYS}.{ORDINAL}', *values])}", f"STRAIGHT_JOIN {table} ON {condition}"
+    keys = f"JSON_TABLE(%s, '$[*]' COLUMNS ({', '.join(_derived(key))})) AS {KEYS}"
+    return f"{_doubled(before)} FROM {keys} {_doubled(after)}"
 
 
 def limited(sql: str, timeout: float, *, is_mariadb: bool) -> str:
     """The statement with a limit that the server itself keeps, in seconds."""
+    timeout = min(timeout, LONGEST_STATEMENT)
     if is_mariadb:
         return f"SET STATEMENT max_statement_time = {timeout:.3f} FOR {sql}"
     return sql.replace("SELECT ", f"SELECT /*+ MAX_EXECUTION_TIME({max(1, round(timeout * 1000))}) */ ", 1)
+
+
+def _doubled(sql: str) -> str:
+    return sql.replace("%", "%%")
 
 
 def _key_name(position: int) -> str:

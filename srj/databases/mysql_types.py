@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from pymysql.constants import FIELD_TYPE, FLAG
 
 from srj.databases.base import KeyLimits
+from srj.databases.values import one_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -179,13 +180,25 @@ _KEY_OTHERS = {
 }
 
 
-def decode(values: Sequence[bytes | None], arrow: pa.DataType) -> pa.Array:
+def keeps(described: pa.DataType, field: Any) -> bool:
+    """Whether a result column can still be read as the type described: as it is, or by a reading that fails rather than rounds."""
+    now = result_type(field)
+    if described == pa.float32():
+        described = pa.float64()  # see `exact`
+    return bool(described == now or (_is_exact_number(described) and now is not None and _is_exact_number(now)))
+
+
+def _is_exact_number(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(arrow) or pa.types.is_decimal(arrow))
+
+
+def decode(values: Sequence[bytes | None], arrow: pa.DataType, name: str) -> pa.Array:
     """A column of a result, from the bytes that the server sent.
 
-    >>> decode([b"2024-02-29", b"0000-00-00", None], pa.date32()).to_pylist()
+    >>> decode([b"2024-02-29", b"0000-00-00", None], pa.date32(), "day").to_pylist()
     [datetime.date(2024, 2, 29), None, None]
     """
-    raw = pa.array(values, pa.binary())
+    raw = one_array(values, pa.binary(), name)
     if pa.types.is_binary(arrow):
         return raw
     text = raw.cast(pa.string())
@@ -194,7 +207,17 @@ def decode(values: Sequence[bytes | None], arrow: pa.DataType) -> pa.Array:
         text = pc.if_else(zero, pa.scalar(None, pa.string()), text) if pc.any(zero).as_py() else text
         if pa.types.is_timestamp(arrow):
             text = text.cast(pa.timestamp("us"))
+    if pa.types.is_float32(arrow):
+        return _narrowed(text.cast(pa.float64()))
     return text.cast(arrow)
+
+
+def _narrowed(wide: pa.Array) -> pa.Array:
+    """Doubles as floats, which they are unless the column's type has changed."""
+    narrow = wide.cast(pa.float32())
+    if pc.any(pc.not_equal(narrow.cast(pa.float64()), wide)).as_py():
+        raise pa.ArrowInvalid("a DOUBLE where a FLOAT was")
+    return narrow
 
 
 def encode(keys: pa.Array) -> list[Any]:

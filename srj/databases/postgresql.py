@@ -16,8 +16,8 @@ import pyarrow as pa
 from srj.databases.base import Answer
 from srj.databases.postgresql_describe import describe
 from srj.databases.postgresql_errors import asking, connecting
-from srj.databases.postgresql_types import column, parameter, register_codecs
-from srj.errors import LookupTimeoutError
+from srj.databases.postgresql_types import column, parameter, register_codecs, travels_as
+from srj.errors import LookupFailedError, LookupTimeoutError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from srj.table import DatabaseUrl
 
 _CLOSE_SECONDS = 2.0
+_MAX_STATEMENT_TIMEOUT = 2**31 - 1  # milliseconds, the server's limit
 # A large batch looks dear to the planner, but compiling its statement takes longer than running it.
 _SETTINGS = "SET jit = off"
 # Where an index serves, one plan is right for any number of keys; planning anew costs 135 µs a batch, and overrates large ones.
@@ -52,14 +53,17 @@ class PostgreSQL:
 
     async def connect(self, question: Question, description: Description, timeout: float) -> PostgreSQLConnection:
         """Open a connection with the lookup prepared; see `Database.connect`."""
+        started = asyncio.get_running_loop().time()
         connection = await open_connection(question.url, timeout)
+        left = max(0.0, timeout - (asyncio.get_running_loop().time() - started))
         try:
             with asking(question.url, question.table, timeout):
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout(left):
                     types = [part.type for part in description.key] + [part.type for part in description.columns]
                     await register_codecs(connection, types)
                     await connection.execute(_INDEX_SETTINGS if description.index else _SETTINGS)
                     statement = await connection.prepare(description.sql)
+            _compare_types(statement, question, description)
         except BaseException:
             await close_connection(connection)
             raise
@@ -104,7 +108,8 @@ class PostgreSQLConnection:
     async def _limit_server(self, timeout: float) -> None:
         """Let the server give up by itself where this process no longer can; set anew only when it would be far off."""
         if not timeout <= self._server_timeout <= 2 * timeout:
-            await self._connection.execute(f"SET statement_timeout = {math.ceil(timeout * 1000)}")
+            milliseconds = math.ceil(min(timeout * 1000, _MAX_STATEMENT_TIMEOUT))
+            await self._connection.execute(f"SET statement_timeout = {milliseconds}")
             self._server_timeout = timeout
 
     def _answer(self, records: list[asyncpg.Record]) -> Answer:
@@ -117,6 +122,16 @@ class PostgreSQLConnection:
             order = np.argsort(ordinals, kind="stable")
             return Answer(ordinals[order], rows.take(pa.array(order)))
         return Answer(ordinals, rows)
+
+
+def _compare_types(statement: asyncpg.prepared_stmt.PreparedStatement, question: Question, description: Description) -> None:
+    """Refuse a table whose columns are no longer of the types that were described: values might be cut or misread."""
+    for part, attribute in zip(description.columns, statement.get_attributes()[1:], strict=True):
+        if attribute.type.name not in travels_as(part.type):
+            raise LookupFailedError(
+                f"expected column {part.name} of table {question.table} to stay of type {part.db_type}, got one of type "
+                f"{attribute.type.name}; start the query again"
+            )
 
 
 def _empty_columns(length: int) -> pa.RecordBatch:

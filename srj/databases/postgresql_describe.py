@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import asyncpg
+    from asyncpg.prepared_stmt import PreparedStatement
 
 _TYPED_NUMERIC = re.compile(r"(?:::|\bAS)\s*(?:numeric|decimal|dec)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)\s*\)*\s*\Z", re.IGNORECASE)
 _FEW_ROWS = 1000  # below this a table scan costs less than a round trip
@@ -33,12 +34,19 @@ async def describe(connection: asyncpg.Connection, question: Question) -> Descri
     Raises:
         TableError: with one sentence that names table and column and says what to do.
     """
+    _refuse_nul(question)
     relation = await find_relation(connection, question)
     encoding = python_encoding(connection.get_settings().server_encoding)
     keys = [_key(question, relation, name, encoding) for name in question.key]
     if question.where is not None:
-        with checking(question.table, f"where {question.where!r}"):
-            await connection.prepare(f"SELECT FROM {relation.sql} WHERE ({question.where}\n)")
+        part = f"where {question.where!r}"
+        await _prepare(connection, question, part, f"SELECT FROM {relation.sql} WHERE {question.where}\n")
+        await _prepare(connection, question, part, f"SELECT FROM {relation.sql} WHERE ({question.where}\n)")
+    if question.first and question.order_by is not None:
+        part = f"order_by {question.order_by!r}"
+        await _prepare(connection, question, part, f"SELECT FROM {relation.sql} ORDER BY {question.order_by}\n")
+        window = f"SELECT row_number() OVER (ORDER BY {question.order_by}\n) FROM {relation.sql}"
+        await _prepare(connection, question, part, window)
     statistics = await column_statistics(connection, relation)
     columns = [] if question.exists_only else await _columns(connection, question, relation)
     columns = [(_with_width(column, statistics), wire) for column, wire in columns]
@@ -71,6 +79,26 @@ async def describe(connection: asyncpg.Connection, question: Question) -> Descri
     )
 
 
+def _refuse_nul(question: Question) -> None:
+    """PostgreSQL's texts end at a NUL character, statements too."""
+    for text in (*question.name, *question.key, *(question.columns or ()), question.where, question.order_by):
+        if text is not None and "\0" in text:
+            raise TableError(f"expected names and SQL without a NUL character for table {question.table!r}, got {text!r}; drop it")
+
+
+async def _prepare(connection: asyncpg.Connection, question: Question, part: str, sql: str) -> PreparedStatement:
+    """Have the server check a part of the user's SQL, without reading a row.
+
+    Each part is checked within the brackets in which it will stand, and without: one that closes them and opens others, such as
+    ``a) OR (b``, would pass with them alone, and mean something else in the lookup.
+    """
+    with checking(question.table, part):
+        statement = await connection.prepare(sql)
+    if statement.get_parameters():
+        raise TableError(f"expected SQL without parameters for table {question.table} in {part}, got $1; write the value itself")
+    return statement
+
+
 def _key(question: Question, relation: Relation, name: str, encoding: str | None) -> tuple[KeyColumn, KeyType]:
     if name not in relation.types:
         raise TableError(f"expected a column of table {question.table} as key, got {name!r}; {nearest(name, relation.types)}")
@@ -80,8 +108,8 @@ def _key(question: Question, relation: Relation, name: str, encoding: str | None
     return KeyColumn(name, quote(name), db_type.shown, key.arrow, key.cast, limits), key
 
 
-async def _columns(connection: asyncpg.Connection, question: Question, relation: Relation) -> list[tuple[Column, str]]:
-    """The columns that come back, each with the type to which the statement casts it."""
+async def _columns(connection: asyncpg.Connection, question: Question, relation: Relation) -> list[tuple[Column, str | None]]:
+    """The columns that come back, each with the type to which the statement casts it, None for its own."""
     wanted = question.columns
     if wanted is None:
         wanted = tuple(name for name in relation.types if name not in question.key)
@@ -97,19 +125,21 @@ async def _columns(connection: asyncpg.Connection, question: Question, relation:
     return columns
 
 
-async def _column(connection: asyncpg.Connection, question: Question, relation: Relation, text: str) -> tuple[Column, str]:
+async def _column(connection: asyncpg.Connection, question: Question, relation: Relation, text: str) -> tuple[Column, str | None]:
     if text in relation.types:
         name, sql, db_type = text, quote(text), relation.types[text]
     else:
         sql, name = named_expression(text, question.table, relation.types)
         db_type = await _expression_type(connection, question, relation, text, sql)
     value = value_type(db_type, sql, name)
-    return Column(name, sql, db_type.shown, value.arrow, value.default_width), value.wire
+    wire = None if value.wire == db_type.name else value.wire
+    return Column(name, sql, db_type.shown, value.arrow, value.default_width), wire
 
 
 async def _expression_type(connection: asyncpg.Connection, question: Question, relation: Relation, text: str, sql: str) -> DbType:
-    with checking(question.table, f"column {text!r}"):
-        statement = await connection.prepare(f"SELECT ({sql}\n) AS x FROM {relation.sql} WHERE false")
+    part = f"column {text!r}"
+    await _prepare(connection, question, part, f"SELECT {sql}\n FROM {relation.sql} WHERE false")
+    statement = await _prepare(connection, question, part, f"SELECT ({sql}\n) AS x FROM {relation.sql} WHERE false")
     (attribute,) = statement.get_attributes()
     # The driver does not tell a numeric's precision, so it must stand in the expression.
     typed = _TYPED_NUMERIC.search(sql) if attribute.type.name == "numeric" else None

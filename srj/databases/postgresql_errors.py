@@ -83,6 +83,10 @@ def asking(url: DatabaseUrl, table: str, timeout: float) -> Iterator[None]:
             f"expected an answer of table {table} at {place} within {timeout:g} s, got none; look for locks and for a "
             "missing index, or allow more time"
         ) from error
+    except asyncpg.InvalidCachedStatementError as error:
+        raise LookupFailedError(
+            f"expected the columns of table {table} at {place} to keep their types while the query runs, got others; start it again"
+        ) from error
     except asyncpg.PostgresError as error:
         if (error.sqlstate or "").startswith(_TRANSIENT):
             raise ConnectionFailedError(

@@ -28,14 +28,15 @@ class Lookup:
         relation: the table's quoted name, with its schema if one was given.
         table: the table's bare name, by which the user's SQL may refer to its columns.
         keys: a quoted column and how its keys travel, each.
-        columns: an expression and the type to which it is cast for the way, each.
+        columns: an expression and the type to which it is cast for the way, each; None for no cast: one to a column's own type
+            would round its values if the type changed later, and hide that it did.
         where: the user's condition, or None.
     """
 
     relation: str
     table: str
     keys: Sequence[tuple[str, KeyType]]
-    columns: Sequence[tuple[str, str]]
+    columns: Sequence[tuple[str, str | None]]
     where: str | None
 
     @property
@@ -46,13 +47,13 @@ class Lookup:
     def join(self) -> str:
         """All rows of each key. The database says by `ord` which key a row answers, so equality is its own."""
         inner = [f"{column} AS k{i}" for i, (column, _) in enumerate(self.keys)]
-        inner += [f"{_own_lines(expression)} AS c{i}" for i, (expression, _) in enumerate(self.columns)]
+        inner += self._inner_columns()
         on = " AND ".join(key.condition(f"t.k{i}", f"{self.alias}.k{i}") for i, (_, key) in enumerate(self.keys))
         return f"{self._select()} JOIN (SELECT {', '.join(inner)} FROM {self.relation}{self._filter()}) AS t ON {on}"
 
     def first(self, order_by: str) -> str:
         """The first row of each key."""
-        inner = [f"{_own_lines(expression)} AS c{i}" for i, (expression, _) in enumerate(self.columns)] or ["1"]
+        inner = self._inner_columns() or ["1"]
         return (
             f"{self._select()} CROSS JOIN LATERAL (SELECT {', '.join(inner)} FROM {self.relation}"
             f"{self._filter(self._own_condition())} ORDER BY {order_by}\n LIMIT 1) AS t"
@@ -66,8 +67,13 @@ class Lookup:
         )
 
     def _select(self) -> str:
-        outer = [f"{self.alias}.ord"] + [f"t.c{i}::{wire}" for i, (_, wire) in enumerate(self.columns)]
+        casts = [f"::{wire}" if wire else "" for _, wire in self.columns]
+        outer = [f"{self.alias}.ord"] + [f"t.srj_c{i}{cast}" for i, cast in enumerate(casts)]
         return f"SELECT {', '.join(outer)} FROM {self._unnest()}"
+
+    def _inner_columns(self) -> list[str]:
+        """Under names that no table has: to ORDER BY, they come before the table's own."""
+        return [f"{_own_lines(expression)} AS srj_c{i}" for i, (expression, _) in enumerate(self.columns)]
 
     def _unnest(self) -> str:
         arrays = ", ".join(f"${i + 1}::{key.wire}[]" for i, (_, key) in enumerate(self.keys))

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from srj.databases.base import KeyLimits
+from srj.databases.values import one_array
 from srj.errors import LookupFailedError, TableError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _DEFAULT_WIDTH = 32
 _EPOCH_DAYS = 10957
 _EPOCH_MICROS = _EPOCH_DAYS * 86_400_000_000
 _FIRST_DAY = -2_440_588  # 4713-11-24 BC, the first that PostgreSQL's date and timestamp types hold
+_LAST_DAY = 2_145_042_905  # 5874897-12-31; the last timestamp lies beyond Arrow's own
 # Spark's dates and timestamps: the years 1 to 9999.
 _SPARK_DAYS = (-719_162, 2_932_896)
 _SPARK_MICROS = (_SPARK_DAYS[0] * 86_400_000_000, (_SPARK_DAYS[1] + 1) * 86_400_000_000 - 1)
@@ -57,7 +59,7 @@ class DbType:
 
 @dataclass(frozen=True)
 class ValueType:
-    """How a column's values come: as this Arrow type, cast to `wire` by the statement."""
+    """How a column's values come: as this Arrow type, by way of the SQL type `wire`."""
 
     arrow: pa.DataType
     wire: str
@@ -114,7 +116,7 @@ _KEYS |= {
     # Without a length: a cast to char(n) or varchar(n) would cut keys off.
     "bpchar": KeyType(pa.string(), "text", "bpchar", KeyLimits(no_nul=True)),
     "uuid": KeyType(pa.string(), "text", "uuid", KeyLimits(uuid=True)),
-    "date": KeyType(pa.date32(), "date", "date", KeyLimits(lowest=_FIRST_DAY)),
+    "date": KeyType(pa.date32(), "date", "date", KeyLimits(lowest=_FIRST_DAY, highest=_LAST_DAY)),
     "timestamp": KeyType(_LOCAL, "timestamp", "timestamp", KeyLimits(lowest=_FIRST_DAY * 86_400_000_000)),
     "timestamptz": KeyType(_UTC, "timestamptz", "timestamptz", KeyLimits(lowest=_FIRST_DAY * 86_400_000_000)),
 }
@@ -146,6 +148,15 @@ def value_type(db_type: DbType, expression: str, name: str) -> ValueType:
         f"expected columns of types that Spark has, got {name} of type {db_type.shown}"
         f"{' without a precision of at most 38 digits' if numeric else ''}; write {advice + ' AS ' + alias!r} in its place"
     )
+
+
+def travels_as(arrow: pa.DataType) -> set[str]:
+    """The SQL types in which values of an Arrow type come.
+
+    >>> travels_as(pa.int32()), travels_as(pa.decimal128(10, 2))
+    ({'int4'}, {'text'})
+    """
+    return {value.wire for value in _PLAIN.values() if value.arrow == arrow} or {"text"}
 
 
 def key_type(db_type: DbType, table: str, column: str) -> KeyType:
@@ -219,11 +230,11 @@ def column(values: Sequence[Any], arrow: pa.DataType, name: str) -> pa.Array:
     """A column of the driver's values as Arrow.
 
     Raises:
-        LookupFailedError: a value that Spark's type can't hold: an infinite date, a numeric NaN.
+        LookupFailedError: a value that Spark's type can't hold: an infinite date, a numeric NaN; or too much text for one column.
     """
     if types.is_decimal(arrow):
         try:
-            return pa.array(values, pa.string()).cast(arrow)
+            return one_array(values, pa.string(), name).cast(arrow)
         except pa.ArrowInvalid:
             raise LookupFailedError(
                 f"expected numbers of type decimal({arrow.precision},{arrow.scale}) in column {name}, got NaN, an infinity or more "
@@ -233,7 +244,7 @@ def column(values: Sequence[Any], arrow: pa.DataType, name: str) -> pa.Array:
         return _times(values, pa.int32(), _EPOCH_DAYS, _SPARK_DAYS, name).view(arrow)
     if types.is_timestamp(arrow):
         return _times(values, pa.int64(), _EPOCH_MICROS, _SPARK_MICROS, name).view(arrow)
-    return pa.array(values, arrow)
+    return one_array(values, arrow, name)
 
 
 def _times(values: Sequence[Any], integer: pa.DataType, epoch: int, bounds: tuple[int, int], name: str) -> pa.Array:

@@ -81,6 +81,6 @@ async def _sample_mysql(question: Question, description: Description, count: int
         with asking(question.url, question.table, timeout):
             async with asyncio.timeout(timeout):
                 result = await session.query(_select(question, quote(*question.name), key, count))
-                return [decode([row[i] for row in result.rows], one.type) for i, one in enumerate(description.key)]
+                return [decode([row[i] for row in result.rows], one.type, one.name) for i, one in enumerate(description.key)]
     finally:
         await session.close()

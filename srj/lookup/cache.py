@@ -89,8 +89,7 @@ class ColumnarCache:
         hash_words: Callable[[U64], U64] = hash_rows,
         memory: mmap.mmap | None = None,
     ) -> None:
-        given = (16,) * (len(key_types) + len(columns)) if widths is None else tuple(widths)
-        contents = Contents(tuple(key_types), columns, given, unique, rows_per_key, policy)
+        contents = Contents.of(key_types, columns, widths, unique, rows_per_key, policy)
         geometry = contents.fit(size_bytes, size_rows)
         self._unique = unique
         self._columns = columns
@@ -101,7 +100,7 @@ class ColumnarCache:
         self._entries = Entries(contents, self._block)
         self._header = self._block.header
         if self._block.is_new:
-            self._entries.clear()
+            self._entries.begin()
 
     @property
     def geometry(self) -> Geometry:
@@ -204,10 +203,9 @@ class ColumnarCache:
 
     def _acceptable(self, keys: Keys, counts: I32, rows: pa.RecordBatch) -> tuple[npt.NDArray[np.bool_], I64]:
         """Which answers can be kept at all, and the heap bytes that each takes."""
-        weights = np.zeros(len(keys), np.int64)
-        for column in keys.columns:
-            weights += _outside_bytes(column)
-        of_rows = sum((_outside_bytes(column) for column in rows.columns), np.zeros(rows.num_rows, np.int64))
+        beside = self._entries.heap.number_bytes
+        weights = sum((_outside_bytes(column, beside) for column in keys.columns), np.zeros(len(keys), np.int64))
+        of_rows = sum((_outside_bytes(column, beside) for column in rows.columns), np.zeros(rows.num_rows, np.int64))
         if of_rows.any():
             sums = np.concatenate([[0], of_rows.cumsum()])
             stops = counts.cumsum(dtype=np.int64)
@@ -249,7 +247,7 @@ class ColumnarCache:
         views = [views_of(column) if is_varying(column.type) else None for column in rows.columns]
         lengths = [column.lengths for _, column in encoded.views] + [column.lengths for column in views if column is not None]
         if lengths:
-            make_heap_room(entries, np.concatenate([[0], np.concatenate(lengths).cumsum()]))
+            make_heap_room(entries, np.concatenate(lengths))
         if entries.pages is not None and len(self._columns):
             make_page_room(entries, int(entries.pages.needed(counts).sum()))
         known, ways, stamps = entries.placement.find(encoded)
@@ -304,13 +302,13 @@ def _movable_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows if not columns else pa.RecordBatch.from_arrays(columns, rows.schema.names)
 
 
-def _outside_bytes(column: pa.Array) -> I64:
-    """Bytes that each value takes in the heap."""
+def _outside_bytes(column: pa.Array, beside: int) -> I64:
+    """Bytes that each value takes in the heap, with those of its view's number."""
     if not is_varying(column.type):
         return np.zeros(len(column), np.int64)
     lengths: I64 = pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    lengths[lengths <= INLINE] = 0
-    return lengths
+    weights: I64 = np.where(lengths > INLINE, lengths + beside, 0)
+    return weights
 
 
 def _subset(keys: Keys, counts: I32, rows: pa.RecordBatch, kept: npt.NDArray[np.bool_]) -> tuple[Keys, I32, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from srj.lookup.encoding import INLINE, Views, bytes_of_views, fixed_values, heap_place, is_text, is_varying, lengths_of, views_of
+from srj.lookup.encoding import Views, fixed_values, is_text, is_varying, views_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,13 +44,14 @@ class FixedColumn:
 
 
 class VaryingColumn:
-    """A column of text or bytes: 16-byte views, long values in the heap."""
+    """A column of text or bytes: 16-byte views, long values in the heap; `first` is the number of its first view."""
 
-    def __init__(self, type_: pa.DataType, values: npt.NDArray[Any], heap: Heap) -> None:
+    def __init__(self, type_: pa.DataType, values: npt.NDArray[Any], heap: Heap, first: int) -> None:
         self._type = type_
         self._values = values
         self.views: U64 = values.view(np.uint64).reshape(-1, 2)
         self._heap = heap
+        self._first = first
         self._view_type = pa.string_view() if is_text(type_) else pa.binary_view()
         # Arrow copies views into memory of their own only when the type changes.
         self._owned_type = (pa.string() if is_text(type_) else pa.binary()) if type_ == self._view_type else type_
@@ -61,7 +62,7 @@ class VaryingColumn:
         words = views.words
         if views.long.size:
             words = words.copy()
-            words[views.long, 1] = self._heap.store(views.memory, views.offsets)
+            words[views.long, 1] = self._heap.store(views.memory, views.offsets, rows[views.long] + self._first)
         self.views[rows] = words
 
     def gather(self, rows: I64, validity: pa.Buffer | None) -> pa.Array:
@@ -79,18 +80,21 @@ class VaryingColumn:
 
 
 class Columns:
-    """All columns of a block."""
+    """All columns of a block; `first` is the number of their first view in the heap."""
 
-    def __init__(self, block: Block, schema: pa.Schema, heap: Heap) -> None:
+    def __init__(self, block: Block, schema: pa.Schema, heap: Heap, first: int) -> None:
         self.schema = schema
         self._heap = heap
         self._saw_null: npt.NDArray[np.uint8] = block["saw_null"]
         self._nulls: list[npt.NDArray[np.uint8]] = [block[f"null.{position}"] for position in range(len(schema))]
         arrays = [block[f"column.{position}"] for position in range(len(schema))]
-        self._columns = [
-            VaryingColumn(type_, values, heap) if is_varying(type_) else FixedColumn(type_, values)
-            for type_, values in zip(schema.types, arrays, strict=True)
-        ]
+        self._columns: list[FixedColumn | VaryingColumn] = []
+        for type_, values in zip(schema.types, arrays, strict=True):
+            if is_varying(type_):
+                self._columns.append(VaryingColumn(type_, values, heap, first))
+                first += values.size
+            else:
+                self._columns.append(FixedColumn(type_, values))
         self.varying = [column for column in self._columns if isinstance(column, VaryingColumn)]
 
     def store(self, rows: I64, arrays: Sequence[pa.Array | Views], nulls: Sequence[pa.Array | None]) -> None:
@@ -135,17 +139,3 @@ class Columns:
         self._saw_null[:] = 0
         for column in self.varying:
             column.views[:] = 0
-
-
-def move_out(views: U64, heap: Heap, segment: int) -> None:
-    """Move the long values that these views have in a segment to other segments.
-
-    Args:
-        views: (n, 2), the cache's own: they are changed. Those of free places are zero.
-        heap: with an empty segment in reserve.
-        segment: where the values stand now.
-    """
-    inside = np.flatnonzero(lengths_of(views[:, 0]) > INLINE)
-    inside = inside[heap_place(views[inside, 1])[0] == segment]
-    if inside.size:
-        views[inside, 1] = heap.store(*bytes_of_views(views[inside], heap.buffers), reserve=0)

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from srj.errors import RequestError
 from srj.lookup.columns import Columns
-from srj.lookup.encoding import EncodedKeys, Views, is_varying, key_words
+from srj.lookup.encoding import INLINE, EncodedKeys, Views, bytes_of_views, heap_place, is_varying, key_words, lengths_of
 from srj.lookup.heap import Heap
 from srj.lookup.layout import At, Block, Contents
 from srj.lookup.pages import Pages
@@ -35,16 +34,14 @@ class Entries:
     """
 
     def __init__(self, contents: Contents, block: Block) -> None:
-        if contents.policy.rule is None:
-            raise RequestError(
-                f"expected a policy with a rule for the columnar cache, got {contents.policy.name!r}, which has only its exact "
-                "form; choose another or give a factory of a cachetools cache"
-            )
-        self.rule = contents.policy.rule
+        self.rule = contents.rule
         self.header = block.header
-        self.heap = Heap(block)
+        # The heap knows views by numbers: those of the key columns at each way, then those of the columns at each row.
+        self._first_numbers: I64 = np.cumsum([0, *contents.view_counts(block.geometry)], dtype=np.int64)
+        self.heap = Heap(block, int(self._first_numbers[-1]))
         self.placement = Placement(block, self.heap)
-        self.columns = Columns(block, contents.columns, self.heap)
+        of_keys = sum(is_varying(type_) for type_ in contents.key_types)
+        self.columns = Columns(block, contents.columns, self.heap, int(self._first_numbers[of_keys]))
         self.pages = None if contents.unique else Pages(block)
         self.fields: dict[str, npt.NDArray[Any]] = block.matching("policy.")
         self._counts: I32 | None = None if contents.unique else block["counts"]
@@ -55,6 +52,7 @@ class Entries:
             for start, type_ in zip(starts, contents.key_types, strict=False)
             if is_varying(type_)
         ]
+        self._views = list(self.all_views())
 
     def all_views(self) -> Iterator[U64]:
         """Every array of views: of key columns at each way, then of columns at each row."""
@@ -81,8 +79,8 @@ class Entries:
         words = keys.words
         if keys.has_long:
             words = words.copy()
-            for at, views in keys.views:
-                words[views.long, at + 1] = self.heap.store(views.memory, views.offsets)
+            for (at, views), first in zip(keys.views, self._first_numbers.tolist(), strict=False):
+                words[views.long, at + 1] = self.heap.store(views.memory, views.offsets, ways[views.long] + first)
         self.placement.write(ways, words, keys.hashes, stamps)
         if self._counts is not None:
             self._counts[ways] = counts
@@ -116,6 +114,47 @@ class Entries:
         """Release entries that could have stayed, had there been room."""
         self.header[At.EVICTIONS] += ways.size
         self.release(ways)
+
+    def ways_of(self, numbers: I64) -> I64:
+        """The ways of the entries that the views of these numbers belong to."""
+        ways = numbers - self._first_numbers[np.searchsorted(self._first_numbers, numbers, side="right") - 1]
+        if self.pages is not None:
+            paged = np.flatnonzero(ways >= self.placement.ways)
+            ways[paged] = self.pages.way_of(ways[paged])
+        return ways
+
+    def values_in(self, segment: int, given: npt.NDArray[np.unsignedinteger]) -> tuple[I64, I64]:
+        """Those of the numbers, rising, whose views' values stand in a segment, and the values' lengths."""
+        numbers = np.unique(given).astype(np.int64)
+        lengths = np.zeros(numbers.size, np.int64)
+        for some, views, places in self._by_array(numbers):
+            words = views[places]
+            of_these = lengths_of(words[:, 0])
+            here = (of_these > INLINE) & (heap_place(words[:, 1])[0] == segment)
+            lengths[some] = np.where(here, of_these, 0)
+        return numbers[lengths > 0], lengths[lengths > 0]
+
+    def move(self, numbers: I64) -> None:
+        """Move the values of the views of these numbers, rising, to the heap's head; released ones are left out."""
+        for some, views, places in self._by_array(numbers):
+            words = views[places]
+            long = np.flatnonzero(lengths_of(words[:, 0]) > INLINE)
+            if long.size:
+                memory, offsets = bytes_of_views(words[long], self.heap.buffers)
+                views[places[long], 1] = self.heap.store(memory, offsets, numbers[some][long], reserve=0)
+
+    def _by_array(self, numbers: I64) -> Iterator[tuple[slice, U64, I64]]:
+        """The parts of rising numbers that fall into one array of views: which, the array, the places in it."""
+        stops = np.searchsorted(numbers, self._first_numbers)
+        for position, views in enumerate(self._views):
+            some = slice(int(stops[position]), int(stops[position + 1]))
+            if some.stop > some.start:
+                yield some, views, numbers[some] - self._first_numbers[position]
+
+    def begin(self) -> None:
+        """Make zeros an empty cache; more would only touch memory once more."""
+        if self.pages is not None:
+            self.pages.clear()
 
     def clear(self) -> None:
         """Forget everything but what is counted since the start."""

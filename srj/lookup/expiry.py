@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     I64 = npt.NDArray[np.int64]
 
 _TICKS = 2**20  # a second; about a microsecond each
+_LONGEST = 2**40  # seconds, 34,000 years: more would leave the stamps' 63 bits
 _EVER = np.iinfo(np.int64).min
 
 
@@ -24,7 +25,7 @@ class Expiry:
     """
 
     def __init__(self, ttl: float | None, missing_ttl: float | None) -> None:
-        self._lives = [None if seconds is None else floor(seconds * _TICKS) for seconds in (ttl, missing_ttl)]
+        self._lives = [None if seconds is None else floor(min(seconds, _LONGEST) * _TICKS) for seconds in (ttl, missing_ttl)]
         self.is_needed = ttl is not None or missing_ttl is not None
 
     @staticmethod

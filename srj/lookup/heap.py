@@ -1,7 +1,8 @@
-"""The byte heap: long values side by side in segments, filled one after another and reclaimed one at a time.
+"""The byte heap: long values side by side in segments, filled one after another and reclaimed a few at a time.
 
 A view names a value's segment and its offset there, so the segments can be handed to Arrow as the buffers of a
-``string_view`` array as they are.
+``string_view`` array as they are. From its end each segment holds the numbers of the views whose values it was given, so that
+whose values stand in it is known without a look at all views.
 """
 
 from __future__ import annotations
@@ -20,27 +21,39 @@ if TYPE_CHECKING:
     U64 = npt.NDArray[np.uint64]
     I64 = npt.NDArray[np.int64]
 
+_OF_AGE = 0.25  # what being old counts against having dead bytes, when segments are chosen
+_LARGEST_PART = 16  # one part in so many of all segments is reclaimed at once
+
 
 class Piece(NamedTuple):
-    """Values ``start`` to ``stop`` of a batch go to `segment`, at `offset`."""
+    """Values ``start`` to ``stop`` of a batch go to `segment`."""
 
     start: int
     stop: int
     segment: int
-    offset: int
 
 
 class Heap:
-    """Allocation in the block's heap; whoever holds the views decides what moves and what leaves."""
+    """Allocation in the block's heap; whoever holds the views decides what moves and what leaves.
 
-    def __init__(self, block: Block) -> None:
+    Args:
+        block: the cache's memory.
+        views: how many there are, numbered from 0.
+    """
+
+    def __init__(self, block: Block, views: int) -> None:
         self.segments = block.geometry.segments
         self.segment_bytes = block.geometry.segment_bytes
         self.words: U64 = block["heap"]
         self._bytes: npt.NDArray[np.uint8] = self.words.view(np.uint8)
+        number_type = np.dtype(np.uint32 if views <= 2**32 else np.uint64)
+        self.number_bytes = number_type.itemsize
+        self._numbers = self.words.view(number_type)
         self._header = block.header
-        self._used: I64 = block["segment_used"]
-        self._live: I64 = block["segment_live"]
+        self._used: I64 = block["segment_used"]  # bytes of the values it was given
+        self._live: I64 = block["segment_live"]  # bytes of those that are referred to
+        self._values: I64 = block["segment_values"]  # how many it was given
+        self._filled: I64 = block["segment_filled"]  # how many segments had been begun when it was
         whole = pa.py_buffer(self.words)
         self.buffers = [whole.slice(number * self.segment_bytes, self.segment_bytes) for number in range(self.segments)]
 
@@ -52,53 +65,71 @@ class Heap:
     @property
     def free_bytes(self) -> int:
         """Bytes that can be filled without reclaiming anything."""
-        return int(self.segment_bytes * np.count_nonzero(self._used == 0) + self._room_in_head())
-
-    def _room_in_head(self) -> int:
-        used = int(self._used[self._header[At.HEAD]])
+        head = int(self._header[At.HEAD])
         # An untouched head counts among the empty segments.
-        return self.segment_bytes - used if used else 0
+        in_head = self.segment_bytes - self._taken(head) if self._used[head] else 0
+        return int(self.segment_bytes * np.count_nonzero(self._used == 0)) + in_head
 
-    def plan(self, offsets: I64, *, reserve: int = 1) -> list[Piece] | None:
-        """Where values that stand side by side would go; None when that leaves fewer than `reserve` empty segments.
+    def _taken(self, segment: int) -> int:
+        return int(self._used[segment] + self.number_bytes * self._values[segment])
+
+    def costs(self, lengths: I64) -> I64:
+        """Where values of these lengths would start, and the last end, with their numbers beside them."""
+        costs = np.zeros(lengths.size + 1, np.int64)
+        np.cumsum(lengths + self.number_bytes, out=costs[1:])
+        return costs
+
+    def plan(self, costs: I64, *, reserve: int = 1) -> list[Piece] | None:
+        """Where values would go; None when that leaves fewer than `reserve` empty segments.
 
         Args:
-            offsets: where each value starts in the batch, and where the last ends; no value is longer than a segment.
+            costs: of the values, none of which is longer than a segment.
             reserve: empty segments to keep, without which no segment could be moved.
         """
         head = int(self._header[At.HEAD])
         empty = np.flatnonzero(self._used == 0).tolist()
         targets = ([head] if self._used[head] else []) + empty
         pieces: list[Piece] = []
-        start, count = 0, offsets.size - 1
+        start, count = 0, costs.size - 1
         if not count:
             return pieces
         for number, segment in enumerate(targets):
-            used = int(self._used[segment])
-            stop = int(np.searchsorted(offsets, offsets[start] + self.segment_bytes - used, side="right")) - 1
+            stop = int(np.searchsorted(costs, costs[start] + self.segment_bytes - self._taken(segment), side="right")) - 1
             if stop > start:
-                pieces.append(Piece(start, stop, segment, used))
+                pieces.append(Piece(start, stop, segment))
             start = max(start, stop)
             if start == count:
                 return pieces if len(targets) - number - 1 >= reserve else None
         return None
 
-    def store(self, memory: U64, offsets: I64, *, reserve: int = 1) -> U64:
-        """Copy values in; their views' second words. Room must have been made (`plan`)."""
-        places = np.empty(offsets.size - 1, np.uint64)
+    def store(self, memory: U64, offsets: I64, numbers: I64, *, reserve: int = 1) -> U64:
+        """Copy values in; their views' second words. Room must have been made (`plan`).
+
+        Args:
+            memory, offsets: the values as in `srj.lookup.encoding.Views`.
+            numbers: of their views.
+            reserve: as in `plan`.
+        """
+        places = np.empty(numbers.size, np.uint64)
         if not places.size:
             return places
-        pieces = self.plan(offsets, reserve=reserve)
+        pieces = self.plan(self.costs(np.diff(offsets)), reserve=reserve)
         if pieces is None:
             raise AssertionError("room was made before")
         source = memory.view(np.uint8)
-        for start, stop, segment, offset in pieces:
-            first, last = int(offsets[start]), int(offsets[stop])
-            target = segment * self.segment_bytes + offset
+        for start, stop, segment in pieces:
+            first, last, used = int(offsets[start]), int(offsets[stop]), int(self._used[segment])
+            if not used:
+                self._header[At.FILLS] += 1
+                self._filled[segment] = self._header[At.FILLS]
+            target = segment * self.segment_bytes + used
             self._bytes[target : target + last - first] = source[first:last]
-            places[start:stop] = heap_word(segment, offsets[start:stop] + (offset - first))
+            end = (segment + 1) * self.segment_bytes // self.number_bytes - int(self._values[segment])
+            self._numbers[end - (stop - start) : end] = numbers[start:stop]
+            places[start:stop] = heap_word(segment, offsets[start:stop] + (used - first))
             self._used[segment] += last - first
             self._live[segment] += last - first
+            self._values[segment] += stop - start
             self._header[At.HEAD] = segment
         return places
 
@@ -117,29 +148,47 @@ class Heap:
         segments += offsets
         return segments
 
-    def emptiest(self) -> tuple[int, int] | None:
-        """The filled segment with the fewest live bytes, and these; None when none but the head is in use."""
-        candidates = self._used > 0
-        candidates[self._header[At.HEAD]] = False
-        if not candidates.any():
-            return None
-        live = np.where(candidates, self._live, np.iinfo(np.int64).max)
-        segment = int(live.argmin())
-        return segment, int(self._live[segment])
+    def numbers_in(self, segment: int) -> npt.NDArray[np.unsignedinteger]:
+        """Numbers of the views whose values the segment was given; those of values that left since may be others' now."""
+        end = (segment + 1) * self.segment_bytes // self.number_bytes
+        return self._numbers[end - int(self._values[segment]) : end]
+
+    def live_in(self, segments: list[int]) -> int:
+        """Bytes of the values in these segments that are referred to."""
+        return int(self._live[segments].sum())
+
+    def sample(self, count: int) -> I64:
+        """About so many of the numbers in all segments, evenly spaced."""
+        step = max(int(self._values.sum()) // count, 1)
+        parts = [self.numbers_in(segment)[::step] for segment in np.flatnonzero(self._used).tolist()]
+        return np.concatenate([np.zeros(0, np.uint32), *parts]).astype(np.int64)
+
+    def to_reclaim(self, values: int) -> list[int]:
+        """Filled segments that shall be emptied next: with many dead bytes, or long since filled.
+
+        So many that they hold `values` values or are one in sixteen of all; none when only the head is in use.
+        """
+        in_use = self._used > 0
+        in_use[self._header[At.HEAD]] = False
+        segments = np.flatnonzero(in_use)
+        dead = 1 - self._live[segments] / self.segment_bytes
+        age = self._header[At.FILLS] - self._filled[segments] + 1
+        segments = segments[np.argsort(-(dead + _OF_AGE) * age)]
+        enough = int(np.searchsorted(self._values[segments].cumsum(), values)) + 1
+        chosen: list[int] = segments[: min(enough, max(self.segments // _LARGEST_PART, 1))].tolist()
+        return chosen
 
     def clear_segment(self, segment: int) -> None:
         """Make a segment empty whose live values have moved away."""
-        self._used[segment] = 0
-        self._live[segment] = 0
+        self._used[segment] = self._live[segment] = self._values[segment] = 0
 
-    def reset_head(self) -> None:
-        """Start the head again when nothing in it is alive."""
-        head = self._header[At.HEAD]
-        if self._live[head] == 0:
-            self._used[head] = 0
+    def clear_dead(self) -> None:
+        """Make those segments empty in which nothing is alive."""
+        dead = self._live == 0
+        self._used[dead] = 0
+        self._values[dead] = 0
 
     def clear(self) -> None:
         """Make all segments empty."""
-        self._used[:] = 0
         self._live[:] = 0
-        self._header[At.HEAD] = 0
+        self.clear_dead()

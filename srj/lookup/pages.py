@@ -33,6 +33,7 @@ class Pages:
         self._first: I32 = block["first_page"]
         self._next: I32 = block["next_page"]
         self._free: I32 = block["free_pages"]
+        self._ways: I32 = block["page_way"]
 
     @property
     def free(self) -> int:
@@ -49,6 +50,24 @@ class Pages:
         further = np.maximum(counts.astype(np.int64) - 1, 0)
         return -(-further // self.page_rows)
 
+    def way_of(self, rows: I64) -> I64:
+        """The way whose key has each of these rows, which stand in pages."""
+        ways: I64 = self._ways[(rows - self._first_row) // self.page_rows].astype(np.int64)
+        return ways
+
+    def sample(self, count: int) -> I64:
+        """The ways of about so many pages, evenly spaced; a free page's is the one it had last."""
+        ways: I64 = self._ways[:: max(self.count // count, 1)].astype(np.int64)
+        return ways
+
+    def next_ways(self, count: int) -> I64:
+        """The ways of the next so many pages, round and round."""
+        start = int(self._header[At.PAGE_HAND])
+        stop = min(start + count, self.count)
+        self._header[At.PAGE_HAND] = stop % self.count
+        ways: I64 = self._ways[start:stop].astype(np.int64)
+        return ways
+
     def allocate(self, ways: I64, counts: npt.NDArray[np.integer]) -> None:
         """Chain pages to ways whose keys have so many rows; room must have been made."""
         needed = self.needed(counts)
@@ -61,6 +80,7 @@ class Pages:
         chained = needed > 0
         stops = needed[chained].cumsum()
         self._first[ways[chained]] = pages[stops - needed[chained]]
+        self._ways[pages] = np.repeat(ways[chained], needed[chained])
         self._next[pages[:-1]] = pages[1:]
         self._next[pages[stops - 1]] = -1
 

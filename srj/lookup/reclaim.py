@@ -1,4 +1,8 @@
-"""Making room: whose bytes and pages are given up, and how a heap segment is emptied."""
+"""Making room: whose bytes and pages are given up, and how heap segments are emptied.
+
+All work is done on a few segments or pages at a time, of which a fixed share at least is gained: the cost of an inserted key
+depends neither on the cache's size nor on how well the widths were estimated.
+"""
 
 from __future__ import annotations
 
@@ -6,90 +10,87 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from srj.lookup.columns import move_out
-from srj.lookup.encoding import INLINE, lengths_of
 from srj.lookup.layout import At
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy.typing as npt
 
     from srj.lookup.entries import Entries
 
     I64 = npt.NDArray[np.int64]
+    U32 = npt.NDArray[np.uint32]
 
-_WORTH_MOVING = 0.8  # a segment with more live bytes than this share gains too little
-_LEAST_GAIN = 0.1  # of a segment; moving less far means that the heap is full of live values
-_SEGMENTS_AT_ONCE = 2  # bytes given up in one go: finding the oldest entries looks at all of them
-_CHUNK = 2**15  # ways or rows looked at in one go
-_SAMPLE = 2**13  # ways from which the age is estimated that a share of the entries has reached
+_STAYING = 0.75  # share of the reclaimed segments' bytes that may stay alive: each byte gained costs at most three moved ones
+_LEAST_GAIN = 0.1  # of a segment; less was lost where values did not fit into what was left of a segment
+_OLD = 0.125  # share of the entries that are given up as soon as a search comes upon them
+_SAMPLE = 1024  # entries from which the age is estimated that a share of them has reached
+_AT_ONCE = 4096  # values or pages looked at in one go at least, where there are so many
+_PART = 16384  # values at most, so that the arrays needed stay small
 
 
-def make_heap_room(entries: Entries, offsets: I64) -> None:
-    """Reclaim segments, and evict where that is not enough, until values with these offsets (`Heap.plan`) have room."""
+def make_heap_room(entries: Entries, lengths: I64) -> None:
+    """Reclaim segments until values of these lengths have room, and evict where that would gain too little."""
     heap = entries.heap
-    heap.reset_head()
-    while heap.plan(offsets) is None:
+    costs = heap.costs(lengths)
+    staying = _STAYING
+    while True:
+        if heap.plan(costs) is not None:
+            return
+        heap.clear_dead()
         before = heap.free_bytes
-        emptiest = heap.emptiest()
-        if emptiest is not None and emptiest[1] <= _WORTH_MOVING * heap.segment_bytes:
-            _reclaim(entries, *emptiest)
-        heap.reset_head()
+        _reclaim(entries, heap.to_reclaim(_AT_ONCE), staying)
         if heap.free_bytes - before < _LEAST_GAIN * heap.segment_bytes:
-            live = heap.live_bytes
-            wanted = max(live - _SEGMENTS_AT_ONCE * heap.segment_bytes, 0)
-            _evict(entries, 1 - wanted / max(live, 1), _with_bytes, lambda wanted=wanted: heap.live_bytes <= wanted)  # type: ignore[misc]
+            staying = staying / 2 if staying > _LEAST_GAIN else 0.0
 
 
-def make_page_room(entries: Entries, pages: int) -> None:
+def _reclaim(entries: Entries, segments: list[int], staying: float) -> None:
+    """Empty segments: what lives there moves, unless more than the share `staying` does: then some of it is evicted."""
+    heap = entries.heap
+    share = 1 - staying * len(segments) * heap.segment_bytes / max(heap.live_in(segments), 1)
+    old = _old(entries, entries.ways_of(heap.sample(_SAMPLE)), _OLD) if share > 0 else 0
+    for segment in segments:
+        given = heap.numbers_in(segment)
+        for start in range(0, given.size, _PART):
+            numbers, lengths = entries.values_in(segment, given[start : start + _PART])
+            if share > 0 and numbers.size:
+                ways, holder = np.unique(entries.ways_of(numbers), return_inverse=True)
+                _evict(entries, ways, np.bincount(holder, lengths), share * lengths.sum(), old)
+            entries.move(numbers)
+        heap.clear_segment(segment)
+
+
+def make_page_room(entries: Entries, wanted: int) -> None:
     """Evict keys with several rows until so many pages are free."""
-    chains = entries.pages
-    if chains is not None and chains.free < pages:
-        share = (pages - chains.free) / (chains.count - chains.free)
-        _evict(entries, share, _with_pages, lambda: chains.free >= pages)
+    pages = entries.pages
+    share = _OLD
+    while pages is not None and pages.free < wanted:
+        old = _old(entries, pages.sample(_SAMPLE), share)
+        for _ in range(0, pages.count, _AT_ONCE):
+            ways = entries.placement.occupied(np.unique(pages.next_ways(_AT_ONCE)))
+            ways = ways[entries.counts_of(ways) > 1]
+            order = _order(entries, ways)
+            ways = ways[np.argsort(order)[::-1][: np.count_nonzero(order >= old)]]
+            enough = np.searchsorted(pages.needed(entries.counts_of(ways)).cumsum(), wanted - pages.free) + 1
+            entries.evict(ways[:enough])
+            if pages.free >= wanted:
+                return
+        share = min(2 * share, 1.0)
 
 
-def _reclaim(entries: Entries, segment: int, live: int) -> None:
-    if live:
-        for views in entries.all_views():
-            for start in range(0, len(views), _CHUNK):
-                move_out(views[start : start + _CHUNK], entries.heap, segment)
-    entries.heap.clear_segment(segment)
+def _order(entries: Entries, ways: I64) -> U32:
+    """How soon the policy lets each entry go."""
+    return entries.rule.victim({name: field[ways] for name, field in entries.fields.items()}, int(entries.header[At.TICK]))
 
 
-def _with_bytes(entries: Entries, ways: I64) -> I64:
-    """Those whose entries may hold heap bytes: in the key, the first row, or further rows."""
-    holds = entries.counts_of(ways) > 1
-    for views in entries.all_views():
-        holds |= lengths_of(views[ways, 0]) > INLINE
-    return ways[holds]
+def _old(entries: Entries, sample: I64, share: float) -> int:
+    """The order that this share of the entries has reached, estimated from a sample of ways."""
+    order = _order(entries, entries.placement.occupied(sample))
+    return int(np.quantile(order, 1 - share, method="higher")) if order.size else 0
 
 
-def _with_pages(entries: Entries, ways: I64) -> I64:
-    return ways[entries.counts_of(ways) > 1]
-
-
-def _evict(entries: Entries, share: float, choose: Callable[[Entries, I64], I64], is_enough: Callable[[], bool]) -> None:
-    """Evict about this share of the chosen entries, those that the policy lets go first, and more if that is not enough.
-
-    Looks at a part of the ways at a time: arrays over all of them would be a good part of the cache's own size.
-    """
-    tick, count = int(entries.header[At.TICK]), entries.placement.ways
-    while not is_enough():
-        sample = choose(entries, entries.placement.occupied(np.arange(0, count, max(count // _SAMPLE, 1))))
-        order = entries.rule.victim({name: field[sample] for name, field in entries.fields.items()}, tick)
-        least = np.quantile(order, max(1 - share, 0.0), method="lower") if order.size else 0
-        # Not always the same part first: it would be evicted more often than the others.
-        first = tick % count // _CHUNK * _CHUNK
-        for start in [*range(first, count, _CHUNK), *range(0, first, _CHUNK)]:
-            ways = choose(entries, entries.placement.occupied(np.arange(start, min(start + _CHUNK, count))))
-            order = entries.rule.victim({name: field[ways] for name, field in entries.fields.items()}, tick)
-            leaving = np.flatnonzero(order >= least)
-            leaving = ways[leaving[np.argsort(order[leaving])[::-1]]]
-            step = max(leaving.size // 16, 1)
-            for at in range(0, leaving.size, step):
-                if is_enough():
-                    return
-                entries.evict(leaving[at : at + step])
-        share *= 2
+def _evict(entries: Entries, ways: I64, weights: npt.NDArray[np.float64], least: float, old: int) -> None:
+    """Evict those of the entries that are old, and, those first that the policy lets go first, at least so many bytes."""
+    order = _order(entries, ways)
+    ranked = np.argsort(order)[::-1]
+    enough = int(np.searchsorted(weights[ranked].cumsum(), least)) + 1
+    entries.evict(ways[ranked[: max(enough, np.count_nonzero(order >= old))]])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import cachetools
 import numpy as np
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     import numpy.typing as npt
+
+# One for each cachetools cache in use, by its id: two lookups may be given the same, and cachetools has no locks.
+_locks: WeakValueDictionary[int, Lock] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +43,14 @@ class ReferenceCache:
 
     Args:
         factory: makes the `cachetools.Cache`, for example ``lambda: cachetools.LFUCache(100_000)``. It bounds the number of
-            entries, or what its own `getsizeof` says of an `Entry`; bytes are neither bounded nor measured.
+            entries, or what its own `getsizeof` says of an `Entry`; bytes are neither bounded nor measured. Where it gives the
+            same cache to several lookups, each has keys of its own there.
         columns: the rows' columns.
         ttl: seconds from the start of its lookup until an entry expires; None: never.
         missing_ttl: the same for keys that have no rows.
 
     Raises:
-        RequestError: the factory makes something else.
+        RequestError: the factory makes something else, or a cache that can't hold an `Entry`.
 
     Example:
         >>> cache = ReferenceCache(lambda: cachetools.LRUCache(100), pa.schema({"name": pa.string()}), ttl=60.0, missing_ttl=1.0)
@@ -71,10 +78,27 @@ class ReferenceCache:
         self._missing_ttl = missing_ttl
         self._evictions = 0
         self._refused = 0
+        self._own = object()  # a part of each key
+        self._lock = _locks.setdefault(id(self._entries), Lock())
+        self._try()
+
+    def _try(self) -> None:
+        """Find now, not in the stream, that the cache does not take entries: here that of a key without rows."""
+        key = (self._own, None)
+        try:
+            with self._lock, suppress(ValueError):  # cachetools' word for a value larger than the whole cache
+                self._entries[key] = Entry(0.0, ())
+                self._entries.pop(key, None)
+        except Exception as error:
+            raise RequestError(
+                "expected a cachetools cache that takes srj's entries, whose rows are the tuples in entry.rows, got "
+                f"{type(error).__name__}: {error}; give a getsizeof such as lambda entry: len(entry.rows), or none"
+            ) from error
 
     def lookup(self, keys: Keys, now: float) -> Found:
         """Probe all keys (doubles allowed) and copy out the rows of those that are known and not expired at `now`."""
-        found = [self._find(key, now) for key in _plain_keys(keys)]
+        with self._lock:
+            found = [self._find((self._own, key), now) for key in _plain_keys(keys)]
         hit = np.array([entry is not None for entry in found], np.bool_)
         counts = np.array([0 if entry is None else len(entry.rows) for entry in found], np.int32)
         rows = [row for entry in found if entry is not None for row in entry.rows]
@@ -95,8 +119,9 @@ class ReferenceCache:
         """Remember the answers of distinct keys (see `srj.lookup.interface.Cache.insert`)."""
         values = self._rows(rows)
         stops = counts.cumsum(dtype=np.int64)
-        for key, start, stop in zip(_plain_keys(keys), (stops - counts).tolist(), stops.tolist(), strict=True):
-            self._put(key, Entry(started, tuple(values[start:stop])))
+        with self._lock:
+            for key, start, stop in zip(_plain_keys(keys), (stops - counts).tolist(), stops.tolist(), strict=True):
+                self._put((self._own, key), Entry(started, tuple(values[start:stop])))
 
     def _put(self, key: Hashable, entry: Entry) -> None:
         # The base class's own method, so that the policy does not take this for a use of the entry.
@@ -113,8 +138,9 @@ class ReferenceCache:
         self._evictions += before + (present is None) - len(self._entries)
 
     def clear(self) -> None:
-        """Forget everything."""
-        self._entries.clear()
+        """Forget everything, other lookups' entries in the same cachetools cache included."""
+        with self._lock:
+            self._entries.clear()
 
     def stats(self) -> CacheStats:
         """Its present state; bytes are not measured and said to be 0."""

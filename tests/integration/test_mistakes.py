@@ -279,6 +279,15 @@ def test_columns_that_differ_in_case_alone(shop: Store, stream: DataFrame) -> No
     assert message == "expected different names for the table's columns, got 'name' and 'NAME'; rename one with AS"
 
 
+def test_an_empty_list_of_columns_adds_none(shop: Store, stream: DataFrame) -> None:
+    """It does not mean all of them; a row still needs a match where the join says so."""
+    for order in ("input", "any"):
+        found = srj_enrich(
+            stream.selectExpr("explode(array(7L, 8L)) AS id"), shop.table("products"), "id", columns=[], how="inner", order=order
+        )
+        assert found.collect() == [(7,)]
+
+
 OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"how": "outer"}, "expected how as one of 'left', 'inner', 'semi', 'anti', got 'outer'"),
     ({"how": "iner"}, "expected how as one of 'left', 'inner', 'semi', 'anti', got 'iner'; did you mean 'inner'?"),
