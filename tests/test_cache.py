@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import resource
+from datetime import timedelta
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import cachetools
@@ -18,7 +21,7 @@ from srj.cache_policies import Policy
 from srj.errors import RequestError
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.keys import Keys
-from srj.lookup.layout import reserve
+from srj.lookup.layout import check_fit, reserve
 from tests.cache_values import COLUMN_TYPES, KEY_TYPES, Model, audit, key_numbers, make_keys, make_rows
 
 if TYPE_CHECKING:
@@ -174,6 +177,96 @@ def test_bytes_run_out_before_ways_do_and_the_entries_used_longest_ago_leave() -
     assert hit[:10].all()
     assert hit[-50:].all()
     assert not hit[10:500].any()
+
+
+def insert_wide(cache: ColumnarCache, start: int, count: int, size: int) -> float:
+    """Insert keys with values of so many bytes; seconds taken."""
+    rows = pa.record_batch({"name": pa.array(["x" * size] * count)})
+    keys = Keys((pa.array(np.arange(start, start + count)),))
+    begin = perf_counter()
+    cache.insert(keys, np.ones(count, np.int32), rows, 0.0)
+    return perf_counter() - begin
+
+
+@pytest.mark.parametrize("size", [1000, 10_000])
+def test_values_far_wider_than_estimated_cost_little_more_and_fill_the_heap(size: int) -> None:
+    """The price of a key depends on its bytes, not on the ways that stay empty; 85 % of the heap's bytes are in use."""
+    medians = []
+    for width in (size, 32):
+        cache = make_cache(size_bytes=64_000_000, size_rows=None, widths=[0, width])
+        count = 1_000_000 // size
+        spent = [insert_wide(cache, number * count, count, size) for number in range(150)]
+        medians.append(np.median(spent[80:]))
+    geometry = cache.geometry
+    assert medians[1] < 4 * medians[0]
+    assert cache._entries.heap.live_bytes > 0.85 * geometry.segments * geometry.segment_bytes
+    audit(cache)
+
+
+def test_chains_of_pages_run_out_and_the_keys_used_longest_ago_leave() -> None:
+    """Keys with several rows, among many more with one that need no pages."""
+    cache = make_cache(schema=pa.schema({"n": pa.int64()}), unique=False, size_rows=8000)
+    for start in range(0, 8000, 200):
+        counts = np.where(np.arange(200) % 4 == 0, 9, 1).astype(np.int32)
+        rows = pa.record_batch({"n": np.repeat(np.arange(start, start + 200), counts)})
+        cache.insert(Keys((pa.array(range(start, start + 200)),)), counts, rows, 0.0)
+        cache.lookup(Keys((pa.array(range(40)),)), 0.0)
+        audit(cache)
+    several = Keys((pa.array(range(0, 8000, 4)),))
+    found = cache.lookup(several, 0.0)
+    assert found.rows["n"].equals(pa.array(np.repeat(np.arange(0, 8000, 4), found.counts)))
+    assert found.hit[:10].all()
+    assert found.hit[-50:].all()
+    assert not found.hit[50:1000].any()
+
+
+def test_every_value_in_the_heap_is_found_from_its_segment() -> None:
+    """The numbers beside the values name all views that point there, whose entries are those that hold them."""
+    types, schema = (pa.string(), pa.binary()), pa.schema({"a": pa.string(), "b": pa.int32(), "c": pa.binary()})
+    cache = make_cache(types, schema, size_bytes=300_000, size_rows=None, unique=False, rows_per_key=3.0)
+    model = Model(types, schema, None, None)
+    rng = np.random.default_rng(6)
+    entries = cache._entries
+    for version in range(40):
+        model.insert(cache, rng.permutation(1500)[:300].tolist(), version, lambda number: number % 7, float(version))
+        total = 0
+        for segment in range(entries.heap.segments):
+            numbers, lengths = entries.values_in(segment, entries.heap.numbers_in(segment))
+            assert entries.placement.tags[entries.ways_of(numbers)].all()
+            total += lengths.sum()
+        assert total == entries.heap.live_bytes
+    assert cache.stats().evictions > 1000
+
+
+def test_reserved_statistics_cost_microseconds_at_any_size() -> None:
+    """They are counters; the operator asks once a batch."""
+    cache = make_cache(size_rows=1_000_000)
+    for start in range(0, 900_000, 50_000):
+        insert_wide(cache, start, 50_000, 20)
+    spent = []
+    for _ in range(200):
+        begin = perf_counter()
+        cache.stats()
+        spent.append(perf_counter() - begin)
+    assert cache.stats().entries > 850_000
+    assert np.median(spent) < 50e-6
+
+
+def test_whether_a_size_is_enough_is_found_without_reserving_it() -> None:
+    """The driver asks; the sizes and the refusals are those of the cache itself."""
+    size = {"size_rows": None, "unique": True}
+    assert check_fit(INT, NAME, size_bytes=1_000_000, **size) == make_cache(size_bytes=1_000_000, size_rows=None).geometry
+    assert check_fit(INT, NAME, size_bytes=2**50, **size).ways > 2**30
+    with pytest.raises(RequestError, match="got 500; give a larger size"):
+        check_fit(INT, NAME, size_bytes=500, **size)
+
+
+def test_an_entry_that_may_live_for_the_longest_duration_never_expires() -> None:
+    """``timedelta.max`` and infinity are ways to say for ever."""
+    for ttl in (timedelta.max.total_seconds(), math.inf):
+        cache = make_cache(ttl=ttl, missing_ttl=1.0)
+        cache.insert(make_keys(INT, [1, 2]), np.array([1, 0], np.int32), make_rows(NAME, [5]), 0.0)
+        assert cache.lookup(make_keys(INT, [1, 2]), 1e9).hit.tolist() == [True, False]
 
 
 def test_an_entry_expires_ttl_after_its_lookup_started_and_an_absent_key_after_its_own() -> None:

@@ -127,6 +127,25 @@ def test_text_that_the_column_cannot_hold_is_impossible(values: list[Any], sourc
     check(values, sliced(values, source), key(pa.string(), no_nul=no_nul, bmp_only=bmp_only), expected)
 
 
+@unhurried
+@given(st.lists(st.none() | st.binary(max_size=6) | st.text(max_size=3).map(str.encode), max_size=20), st.booleans())
+def test_text_that_is_no_utf8_is_impossible(values: list[Any], no_nul: bool) -> None:
+    """Spark's strings may hold any bytes; what Python can't decode, no database holds."""
+
+    def decoded(raw: bytes | None) -> str | None:
+        try:
+            text = None if raw is None else raw.decode()
+        except UnicodeDecodeError:
+            return None
+        return None if text is None or (no_nul and "\0" in text) else text
+
+    raw = sliced(values, pa.binary())
+    array = pa.Array.from_buffers(pa.string(), len(raw), raw.buffers(), offset=raw.offset)
+    check(values, array, key(pa.string(), no_nul=no_nul), [decoded(value) for value in values])
+    converted, _ = convert_key(array, key(pa.string(), uuid=True))
+    assert converted.null_count == len(values)
+
+
 def postgres_uuid(text: str | None) -> str | None:
     """PostgreSQL's rule: hyphens after any group of four digits, and a pair of braces around."""
     if text is None:

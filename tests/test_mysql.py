@@ -311,6 +311,14 @@ BAD_REQUESTS: list[tuple[str, dict[str, Any], str]] = [
     ("a condition that is no SQL", {"where": "price >"}, "in where 'price >', got: You have an error"),
     ("a condition on no column", {"where": "prise > 1"}, "in where 'prise > 1', got: Unknown column 'prise'"),
     ("a condition that leaves its brackets", {"where": "1=1) OR (1=1"}, "in where"),
+    ("an expression that leaves its brackets", {"columns": ("price) + (1 AS x",)}, "in columns .*got: You have an error"),
+    ("expressions that comment each other out", {"columns": ("id /* AS a", "*/ + 1 AS b")}, r"in columns 'id /\* AS a', got: You"),
+    ("an order that leaves its brackets", {"first": True, "order_by": "price), (price"}, "in order_by .*got: You have an error"),
+    (
+        "an order with a frame",
+        {"first": True, "order_by": "price ROWS UNBOUNDED PRECEDING"},
+        "in order_by .*got: You have an error",
+    ),
     ("an order by no column", {"first": True, "order_by": "prise"}, "in order_by 'prise', got: Unknown column 'prise'"),
 ]
 

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from srj.errors import TableError
+from srj.databases.mysql_types import decode
+from srj.errors import LookupFailedError, TableError
 from tests.mysql_shop import open_shop
 
 if TYPE_CHECKING:
@@ -240,3 +241,9 @@ def test_keys_longer_than_the_column_are_not_cut(shop: Shop) -> None:
         "CREATE OR REPLACE TABLE long_keys (k LONGTEXT, v INT, KEY (k(10))); INSERT INTO long_keys VALUES (REPEAT('ab', 500000), 1)"
     )
     assert shop.matches("long_keys", ["ab" * 500_000, "ab" * 499_999]) == [(0, 1)]
+
+
+def test_a_batch_with_more_bytes_than_a_column_can_hold_is_refused_with_the_advice_to_use_smaller_ones() -> None:
+    """Arrow's text ends at 2 GiB."""
+    with pytest.raises(LookupFailedError, match=r"expected at most 2 GiB .* in column story .* smaller batch"):
+        decode([b"x" * 2**20] * 2**11, pa.string(), "story")

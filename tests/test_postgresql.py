@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from srj.databases.conversion import convert_key
+from srj.databases.postgresql_types import column
 from srj.errors import LookupFailedError
 from tests.postgresql_place import TIMEOUT, Place, own_database, refusal
 
@@ -325,3 +326,17 @@ def test_bytes_that_are_no_text_are_an_error_that_the_connection_survives(place:
 
     assert asyncio.run(run()) == [{"v": "a"}]
     place.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_the_order_of_first_rows_is_that_of_the_tables_columns_whatever_their_names(place: Place) -> None:
+    """``c0`` is the table's column, not the lookup's first."""
+    place.sql("CREATE TABLE ordered (id int PRIMARY KEY, k int, c0 int, a int)")
+    place.sql("INSERT INTO ordered VALUES (1, 7, 1, 9), (2, 7, 2, 8)")
+    assert place.lookup([7], "ordered", "k", columns=("a",), first=True, order_by="c0") == [(0, 9)]
+
+
+def test_a_batch_with_more_text_than_a_column_can_hold_is_refused_with_the_advice_to_use_smaller_ones() -> None:
+    """Arrow's text ends at 2 GiB."""
+    values = ["x" * 2**20] * 2**11
+    with pytest.raises(LookupFailedError, match=r"expected at most 2 GiB .* in column story .* smaller batch"):
+        column(values, pa.string(), "story")

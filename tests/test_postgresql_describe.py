@@ -182,7 +182,27 @@ def test_other_slips_in_the_sql_are_explained(place: Place) -> None:
     assert "boolean" in refusal(lambda: place.describe("products", where="price"))
     assert "syntax error" in refusal(lambda: place.describe("products", where="price >"))
     assert "syntax error" in refusal(lambda: place.describe("products", columns=("price + AS x",)))
+    assert "without parameters" in refusal(lambda: place.describe("products", where="id = $1"))
+    assert "NUL" in refusal(lambda: place.describe("products", where="name <> 'a\0b'"))
     assert isinstance(place.describe("products", columns=("price AS name",)).columns[0].type, pa.DataType)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"where": "price > 1) OR (price < 1"},
+        {"where": "price > 1) OR (price < 1", "exists_only": True},
+        {"columns": ("price) + (1 AS x",)},
+        {"columns": ("price) AS x, (1 AS y",)},
+        {"columns": ("id /* AS a", "*/ + 1 AS b")},
+        {"first": True, "columns": ("category",), "order_by": "price) AS u, (SELECT 1 AS srj_c0"},
+        {"first": True, "order_by": "price OFFSET 1"},
+        {"first": True, "order_by": "price ROWS UNBOUNDED PRECEDING"},
+    ],
+)
+def test_sql_that_leaves_the_place_where_it_stands_is_refused(place: Place, settings: dict[str, Any]) -> None:
+    """Brackets closed and others opened, comments that hide what follows, clauses of another kind."""
+    assert "SQL that PostgreSQL accepts" in refusal(lambda: place.describe("products", **settings))
 
 
 def test_logins_that_are_refused_say_why_without_the_password(place: Place) -> None:

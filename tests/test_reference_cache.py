@@ -84,6 +84,25 @@ def test_a_factory_of_something_else_is_refused() -> None:
         ReferenceCache(dict, NAME, ttl=None, missing_ttl=None)  # type: ignore[arg-type]
 
 
+def test_lookups_that_are_given_one_cache_keep_their_entries_apart() -> None:
+    """Neither answers with the other's rows, and the bound is that of both together."""
+    shared: cachetools.LRUCache[Any, Any] = cachetools.LRUCache(4)
+    caches = [ReferenceCache(lambda: shared, NAME, ttl=None, missing_ttl=None) for _ in range(2)]
+    for seed, cache in enumerate(caches):
+        cache.insert(make_keys(INT, [1]), np.ones(1, np.int32), make_rows(NAME, [seed + 1]), 0.0)
+    for seed, cache in enumerate(caches):
+        assert cache.lookup(make_keys(INT, [1]), 0.0).rows.equals(make_rows(NAME, [seed + 1]))
+    caches[0].insert(make_keys(INT, [2, 3, 4, 5]), np.zeros(4, np.int32), make_rows(NAME, []), 0.0)
+    assert not caches[1].lookup(make_keys(INT, [1]), 0.0).hit.any()
+
+
+@pytest.mark.parametrize("getsizeof", [len, lambda entry: len(entry.rows[0])])
+def test_a_cache_that_can_t_hold_an_entry_is_refused_when_it_is_made(getsizeof: Any) -> None:
+    """One sentence instead of a failed stream."""
+    with pytest.raises(RequestError, match=r"rows are the tuples in entry.rows, got \w+Error: .*; give a getsizeof such as"):
+        ReferenceCache(lambda: cachetools.LRUCache(100, getsizeof=getsizeof), NAME, ttl=None, missing_ttl=None)
+
+
 def test_with_ample_memory_both_caches_answer_alike() -> None:
     """The same inserts, waits and lookups give equal hits, counts and rows."""
     types = (pa.string(), pa.int32())

@@ -76,7 +76,13 @@ def lookup_sql(
 
 
 def limited(sql: str, timeout: float, *, is_mariadb: bool) -> str:
-    """The statement with a limit that the server itself keeps, in seconds."""
+    """The statement with a limit that the server itself keeps, in seconds.
+
+    >>> limited("SELECT 1", 2.5, is_mariadb=True)
+    'SET STATEMENT max_statement_time = 2.500 FOR SELECT 1'
+    >>> limited("SELECT 1", 1e12, is_mariadb=False)  # the number has 32 bits
+    'SELECT /*+ MAX_EXECUTION_TIME(4294967000) */ 1'
+    """
     timeout = min(timeout, LONGEST_STATEMENT)
     if is_mariadb:
         return f"SET STATEMENT max_statement_time = {timeout:.3f} FOR {sql}"

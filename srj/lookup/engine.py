@@ -87,6 +87,7 @@ class Engine:
             connect_timeout=settings.connect_timeout,
             lookup_timeout=settings.lookup_timeout,
             retries=settings.retries,
+            fresh=min((ttl for ttl in (settings.ttl, settings.missing_ttl) if ttl is not None), default=None),
             clock=clock,
         )
 
@@ -151,7 +152,7 @@ class Engine:
         self._heaviest = max(self._heaviest, heaviest_answer(flight))
         self._landed_keys += len(flight)
         self._landed_bytes += 0 if flight.rows is None else flight.rows.nbytes
-        self._cache.insert(flight.keys(), flight.counts, flight.rows, flight.started)
+        self._cache.insert(flight.keys(), flight.counts, flight.rows, flight.started or 0.0)
 
 
 def _opener(spec: LookupSpec) -> Opener:

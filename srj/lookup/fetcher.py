@@ -6,7 +6,6 @@ import asyncio
 import random
 import threading
 import time
-from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -18,12 +17,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable
 
     import numpy.typing as npt
+    import pyarrow as pa
 
     from srj.databases.base import Answer, Connection
     from srj.lookup.keys import Keys
 
 # Idle connections are closed after this many seconds: long enough for the next micro-batch, short for the server.
 _IDLE_SECONDS = 30.0
+_SWEEP_SECONDS = 10.0  # how often they are looked for
+# A key's place is one number, its flight's and below it these bits for the position: hundreds of thousands of tuples in the
+# index would cost more than all else here, for Python's garbage collector walks through them again and again.
+_POSITION_BITS = 20
+_POSITIONS = (1 << _POSITION_BITS) - 1
+# How long to wait for somebody else's connection where the server accepts no further one.
+_CROWDED_SECONDS = 0.05
 
 
 class Opener(Protocol):
@@ -49,6 +56,7 @@ class Fetcher:
         latency: seconds that a flight may wait to be filled.
         connect_timeout, lookup_timeout: seconds.
         retries: how often a flight is sent again after its connection failed.
+        fresh: seconds after a flight's start in which keys may still join it: the shorter ttl of the cache; None: always.
         clock: seconds; the cache's clock.
     """
 
@@ -64,6 +72,7 @@ class Fetcher:
         connect_timeout: float,
         lookup_timeout: float,
         retries: int,
+        fresh: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._open_connection = open_connection
@@ -75,7 +84,11 @@ class Fetcher:
         self._lookup_timeout = lookup_timeout
         self._retries = retries
         self._clock = clock
-        self._places: dict[Hashable, tuple[Flight, int]] = {}
+        self._fresh = fresh
+        self._places: dict[Hashable, int] = {}
+        self._flights: dict[int, Flight] = {}  # by number, while they are on their way
+        self._numbers = 0
+        self._open = 0
         self._filling: Flight | None = None
         self._idle: list[tuple[float, Connection]] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -92,20 +105,21 @@ class Fetcher:
             among them, and its position in that flight.
         """
         values = keys.values()
-        places = [self._places.get(value) for value in values] if self._places else [None] * len(values)
-        new = [position for position, place in enumerate(places) if place is None]
+        if self._places:
+            known = [self._is_joinable(self._places.get(value)) for value in values]
+            new = [position for position, joinable in enumerate(known) if not joinable]
+        else:
+            new = list(range(len(values)))
         if len(new) == len(values):
             self._fill(keys, values)
         elif new:
             self._fill(keys.take(np.array(new)), [values[position] for position in new])
-        found = [self._places[value] for value in values]
-        flights = list(dict.fromkeys(flight for flight, _ in found))
+        places = np.fromiter(map(self._places.__getitem__, values), np.int64, len(values))
+        numbers, flight_of = np.unique(places >> _POSITION_BITS, return_inverse=True)
+        flights = [self._flights[number] for number in numbers.tolist()]
         for flight in flights:
             flight.announce_to(arrivals)
-        index = {flight: number for number, flight in enumerate(flights)}
-        flight_of = np.fromiter((index[flight] for flight, _ in found), np.int64, len(found))
-        position_in = np.fromiter((position for _, position in found), np.int64, len(found))
-        return flights, flight_of, position_in
+        return flights, flight_of, places & _POSITIONS
 
     def flush(self) -> None:
         """Send the flight that is being filled: nobody will add to it soon."""
@@ -119,21 +133,33 @@ class Fetcher:
 
     def close(self) -> None:
         """Close the connections and end the batch thread; flights on their way fail."""
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(timeout=10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=10)
+        try:
+            asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(timeout=10)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(timeout=10)
+
+    def _is_joinable(self, place: int | None) -> bool:
+        """Whether the key at this place is on its way, in a flight that did not start too long ago to answer for now."""
+        if place is None or self._fresh is None:
+            return place is not None
+        started = self._flights[place >> _POSITION_BITS].started
+        return started is None or self._clock() - started < self._fresh
 
     def _fill(self, keys: Keys, values: list[Hashable]) -> None:
         start = 0
         while start < len(values):
             if self._filling is None:
-                self._filling = Flight()
+                self._filling = Flight(self._numbers)
+                self._flights[self._numbers] = self._filling
+                self._numbers += 1
                 self._loop.call_soon_threadsafe(self._arm, self._filling)
             flight, taken = self._filling, len(self._filling)
             count = min(self._most_keys - taken, len(values) - start)
             part = values[start : start + count]
             flight.add(keys.slice(start, count), part)
-            self._places.update(zip(part, zip(repeat(flight), range(taken, taken + count)), strict=False))
+            first = (flight.number << _POSITION_BITS) + taken
+            self._places.update(zip(part, range(first, first + count), strict=True))
             start += count
             if len(flight) == self._most_keys:
                 self._seal(flight)
@@ -147,7 +173,9 @@ class Fetcher:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        self._loop.call_soon(self._sweep)
         self._loop.run_forever()
+        self._loop.close()
 
     def _arm(self, flight: Flight) -> None:
         self._loop.call_later(self._latency, self._seal_late, flight)
@@ -179,7 +207,10 @@ class Fetcher:
                 except Exception as error:  # as above
                     flight.fail(error)
             for value in flight.values:
-                self._places.pop(value, None)
+                # Not where a later flight has taken the key over, since this one became too old to join.
+                if self._places.get(value, -1) >> _POSITION_BITS == flight.number:
+                    del self._places[value]
+            del self._flights[flight.number]
             flight.announce()
 
     async def _ask(self, flight: Flight) -> Answer:
@@ -196,31 +227,50 @@ class Fetcher:
             await asyncio.sleep(0.1 * 2**flight.retries * random.uniform(0.5, 1.5))  # noqa: S311  not a secret
             flight.retries += 1
 
-    async def _ask_once(self, flight: Flight, columns: tuple[object, ...]) -> Answer:
-        connection = self._idle.pop()[1] if self._idle else await self._open_connection(self._connect_timeout)
+    async def _ask_once(self, flight: Flight, columns: tuple[pa.Array, ...]) -> Answer:
+        connection = await self._connection()
         try:
             flight.started = self._clock()
             answer = await connection.lookup(columns, self._lookup_timeout)
             flight.seconds = self._clock() - flight.started
         except BaseException:
-            await connection.close()
+            await self._drop(connection)
             raise
-        if connection.is_usable():
-            self._idle.append((self._clock(), connection))
-            self._loop.call_later(_IDLE_SECONDS + 1, self._take_idle)
+        self._idle.append((self._clock(), connection))
         return answer
 
-    def _take_idle(self) -> None:
+    async def _connection(self) -> Connection:
+        """An idle connection that still works, else a new one, else the next that another flight gives back."""
+        while True:
+            while self._idle:
+                connection = self._idle.pop()[1]
+                if connection.is_usable():
+                    return connection
+                await self._drop(connection)
+            self._open += 1
+            try:
+                return await self._open_connection(self._connect_timeout)
+            except BaseException as error:
+                self._open -= 1
+                if not isinstance(error, ConnectionFailedError) or not self._open:
+                    raise
+            await asyncio.sleep(_CROWDED_SECONDS)
+
+    async def _drop(self, connection: Connection) -> None:
+        self._open -= 1
+        await connection.close()
+
+    def _sweep(self) -> None:
         task = self._loop.create_task(self._close_idle(self._clock() - _IDLE_SECONDS))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        self._loop.call_later(_SWEEP_SECONDS, self._sweep)
 
     async def _close_idle(self, since: float) -> None:
         """Close connections that have been idle since before then; all of them if negative."""
         closing = [entry for entry in self._idle if since < 0 or entry[0] <= since]
         self._idle = [entry for entry in self._idle if entry not in closing]
-        for _, connection in closing:
-            await connection.close()
+        await asyncio.gather(*(self._drop(connection) for _, connection in closing))
 
     async def _close(self) -> None:
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]

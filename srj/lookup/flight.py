@@ -28,6 +28,7 @@ class Flight:
     """Keys that are asked together; filled until it is sealed, then asked, then landed with rows or an error.
 
     Attributes:
+        number: which flight of its fetcher it is.
         parts, values: the keys, as columns and as Python values (which the in-flight index needs).
         sealed: no more keys may join.
         landed: `counts`, `starts` and `rows`, or `error`, are there.
@@ -36,6 +37,7 @@ class Flight:
         seconds, retries: what it took.
     """
 
+    number: int = 0
     parts: list[Keys] = field(default_factory=list)
     values: list[Hashable] = field(default_factory=list)
     sealed: bool = False
@@ -44,7 +46,7 @@ class Flight:
     counts: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     starts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     rows: pa.RecordBatch | None = None
-    started: float = 0.0
+    started: float | None = None
     seconds: float = 0.0
     retries: int = 0
     _listeners: list[Arrivals] = field(default_factory=list)

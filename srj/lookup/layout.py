@@ -14,7 +14,6 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from srj.cache_policies import LRU
 from srj.errors import RequestError
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
+    import pyarrow as pa
 
     from srj.cache_policies import Policy, Rule
 
@@ -337,9 +337,10 @@ def check_fit(
         RequestError: the size is too small for a handful of rows, or a type can't be kept.
 
     Example:
+        >>> import pyarrow as pa
         >>> check_fit([pa.int64()], pa.schema({"name": pa.string()}), size_bytes=1000, size_rows=None, unique=True)
         Traceback (most recent call last):
         ...
-        srj.errors.RequestError: expected at least 6,144 bytes for a cache of this table's rows, got 1,000; give a larger size
+        srj.errors.RequestError: expected at least 6,528 bytes for a cache of this table's rows, got 1,000; give a larger size
     """
     return Contents.of(key_types, columns, widths, unique, rows_per_key, policy).fit(size_bytes, size_rows)

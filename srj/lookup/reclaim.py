@@ -25,7 +25,7 @@ _LEAST_GAIN = 0.1  # of a segment; less was lost where values did not fit into w
 _OLD = 0.125  # share of the entries that are given up as soon as a search comes upon them
 _SAMPLE = 1024  # entries from which the age is estimated that a share of them has reached
 _AT_ONCE = 4096  # values or pages looked at in one go at least, where there are so many
-_PART = 16384  # values at most, so that the arrays needed stay small
+_PART = 4096  # values at most, so that the arrays needed stay small
 
 
 def make_heap_room(entries: Entries, lengths: I64) -> None:
@@ -46,17 +46,22 @@ def make_heap_room(entries: Entries, lengths: I64) -> None:
 def _reclaim(entries: Entries, segments: list[int], staying: float) -> None:
     """Empty segments: what lives there moves, unless more than the share `staying` does: then some of it is evicted."""
     heap = entries.heap
+    parts = [(segment, part) for segment in segments for part in _parts(heap.numbers_in(segment))]
     share = 1 - staying * len(segments) * heap.segment_bytes / max(heap.live_in(segments), 1)
-    old = _old(entries, entries.ways_of(heap.sample(_SAMPLE)), _OLD) if share > 0 else 0
+    if share > 0:
+        old = _old(entries, entries.ways_of(heap.sample(_SAMPLE)), _OLD)
+        # A few values of each segment are ranked together: their own segment's alone would be too small a choice.
+        together = [parts] if sum(part.size for _, part in parts) <= 2 * _PART else [[part] for part in parts]
+        for some in together:
+            _evict(entries, *(np.concatenate(arrays) for arrays in zip(*(entries.values_in(*one) for one in some))), share, old)
     for segment in segments:
-        given = heap.numbers_in(segment)
-        for start in range(0, given.size, _PART):
-            numbers, lengths = entries.values_in(segment, given[start : start + _PART])
-            if share > 0 and numbers.size:
-                ways, holder = np.unique(entries.ways_of(numbers), return_inverse=True)
-                _evict(entries, ways, np.bincount(holder, lengths), share * lengths.sum(), old)
-            entries.move(numbers)
+        for part in _parts(heap.numbers_in(segment)):
+            entries.move(entries.values_in(segment, part)[0])
         heap.clear_segment(segment)
+
+
+def _parts(numbers: npt.NDArray[np.unsignedinteger]) -> list[npt.NDArray[np.unsignedinteger]]:
+    return [numbers[start : start + _PART] for start in range(0, numbers.size, _PART)]
 
 
 def make_page_room(entries: Entries, wanted: int) -> None:
@@ -88,9 +93,11 @@ def _old(entries: Entries, sample: I64, share: float) -> int:
     return int(np.quantile(order, 1 - share, method="higher")) if order.size else 0
 
 
-def _evict(entries: Entries, ways: I64, weights: npt.NDArray[np.float64], least: float, old: int) -> None:
-    """Evict those of the entries that are old, and, those first that the policy lets go first, at least so many bytes."""
+def _evict(entries: Entries, numbers: I64, lengths: I64, share: float, old: int) -> None:
+    """Evict the old ones among the holders of these values, and in any case, in the policy's order, a share of the bytes."""
+    ways, holder = np.unique(entries.ways_of(numbers), return_inverse=True)
     order = _order(entries, ways)
     ranked = np.argsort(order)[::-1]
-    enough = int(np.searchsorted(weights[ranked].cumsum(), least)) + 1
+    bytes_ = np.bincount(holder, lengths, minlength=ways.size)[ranked].cumsum()
+    enough = int(np.searchsorted(bytes_, share * lengths.sum())) + 1
     entries.evict(ways[ranked[: max(enough, np.count_nonzero(order >= old))]])
