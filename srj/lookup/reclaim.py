@@ -52,8 +52,10 @@ def _reclaim(entries: Entries, segments: list[int], staying: float) -> None:
         old = _old(entries, entries.ways_of(heap.sample(_SAMPLE)), _OLD)
         # A few values of each segment are ranked together: their own segment's alone would be too small a choice.
         together = [parts] if sum(part.size for _, part in parts) <= 2 * _PART else [[part] for part in parts]
-        for some in together:
-            _evict(entries, *(np.concatenate(arrays) for arrays in zip(*(entries.values_in(*one) for one in some))), share, old)
+        for some in filter(None, together):
+            found = [entries.values_in(*one) for one in some]
+            numbers, lengths = (np.concatenate([arrays[which] for arrays in found]) for which in (0, 1))
+            _evict(entries, numbers, lengths, share, old)
     for segment in segments:
         for part in _parts(heap.numbers_in(segment)):
             entries.move(entries.values_in(segment, part)[0])
