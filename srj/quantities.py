@@ -47,7 +47,7 @@ def parse_size(value: object) -> tuple[int, Literal["bytes", "rows"]]:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value, "bytes"
     match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
-    if match and float(match[1]) > 0:
+    if match and float(match[1]) >= 1:
         unit = match[2].lower()
         if unit in ("row", "rows"):
             return int(float(match[1])), "rows"
