@@ -10,6 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from srj.databases.base import Question
 from srj.databases.conversion import check_key_type
+from srj.lookup.engine import check_cache
 from srj.lookup.spec import LookupSpec
 from srj.operators.in_order import in_order
 from srj.operators.out_of_order import map_in_arrow
@@ -129,6 +130,7 @@ def plan_for(df: DataFrame, table: str | Table, key: str | Sequence[str] | Mappi
     spec = LookupSpec(
         question, description, settings.lookup, at_most_one=settings.on_multiple == "error" and not question.exists_only
     )
+    check_cache(spec)
     cache = settings.lookup.cache
     fingerprint = spec.fingerprint(b"" if isinstance(cache, Cache) else _pickle(cache))
     return Plan(df, tuple(column for column, _ in fields), settings, spec, fingerprint, _pickle(spec), added)

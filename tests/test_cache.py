@@ -254,11 +254,11 @@ def test_reserved_statistics_cost_microseconds_at_any_size() -> None:
 
 def test_whether_a_size_is_enough_is_found_without_reserving_it() -> None:
     """The driver asks; the sizes and the refusals are those of the cache itself."""
-    size = {"size_rows": None, "unique": True}
-    assert check_fit(INT, NAME, size_bytes=1_000_000, **size) == make_cache(size_bytes=1_000_000, size_rows=None).geometry
-    assert check_fit(INT, NAME, size_bytes=2**50, **size).ways > 2**30
+    made = make_cache(size_bytes=1_000_000, size_rows=None).geometry
+    assert check_fit(INT, NAME, size_bytes=1_000_000, size_rows=None, unique=True) == made
+    assert check_fit(INT, NAME, size_bytes=2**50, size_rows=None, unique=True).ways > 2**30
     with pytest.raises(RequestError, match="got 500; give a larger size"):
-        check_fit(INT, NAME, size_bytes=500, **size)
+        check_fit(INT, NAME, size_bytes=500, size_rows=None, unique=True)
 
 
 def test_an_entry_that_may_live_for_the_longest_duration_never_expires() -> None:

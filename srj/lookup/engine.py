@@ -8,13 +8,14 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from srj.databases import database
 from srj.errors import LookupFailedError, MultipleMatchesError
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.fetcher import Fetcher
 from srj.lookup.joined import row_bytes, run_sums
+from srj.lookup.layout import check_fit
 from srj.lookup.reference_cache import ReferenceCache
 from srj.options import Cache as CacheOptions
 from srj.quantities import parse_size
@@ -169,18 +170,32 @@ def make_cache(spec: LookupSpec) -> Cache:
     settings, description = spec.settings, spec.description
     if not isinstance(settings.cache, CacheOptions):
         return ReferenceCache(settings.cache, spec.columns, ttl=settings.ttl, missing_ttl=settings.missing_ttl)
-    amount, unit = parse_size(settings.cache.size)
-    return ColumnarCache(
-        [column.type for column in description.key],
-        spec.columns,
-        size_bytes=amount if unit == "bytes" else None,
-        size_rows=amount if unit == "rows" else None,
-        ttl=settings.ttl,
-        missing_ttl=settings.missing_ttl,
-        unique=description.unique or spec.question.exists_only,
-        rows_per_key=description.rows_per_key,
-        widths=[_KEY_WIDTH] * len(description.key) + [column.width for column in description.columns],
-    )
+    key_types = [column.type for column in description.key]
+    return ColumnarCache(key_types, spec.columns, ttl=settings.ttl, missing_ttl=settings.missing_ttl, **_size(spec, settings.cache))
+
+
+def check_cache(spec: LookupSpec) -> None:
+    """Find on the driver, without reserving memory, whether the cache that the settings ask for can be made.
+
+    Raises:
+        RequestError: its size is too small for the table.
+    """
+    cache = spec.settings.cache
+    if isinstance(cache, CacheOptions):
+        check_fit([column.type for column in spec.description.key], spec.columns, **_size(spec, cache))
+
+
+def _size(spec: LookupSpec, cache: CacheOptions) -> dict[str, Any]:
+    """What the size of a columnar cache is computed from."""
+    description = spec.description
+    amount, unit = parse_size(cache.size)
+    return {
+        "size_bytes": amount if unit == "bytes" else None,
+        "size_rows": amount if unit == "rows" else None,
+        "unique": description.unique or spec.question.exists_only,
+        "rows_per_key": description.rows_per_key,
+        "widths": [_KEY_WIDTH] * len(description.key) + [column.width for column in description.columns],
+    }
 
 
 # Engines that nobody uses now are kept for the next micro-batch, but no more than these: each holds a cache.

@@ -182,11 +182,12 @@ class Heap:
         """Make a segment empty whose live values have moved away."""
         self._used[segment] = self._live[segment] = self._values[segment] = 0
 
-    def clear_dead(self) -> None:
-        """Make those segments empty in which nothing is alive."""
-        dead = self._live == 0
+    def clear_dead(self) -> bool:
+        """Make those segments empty in which nothing is alive; whether there were any."""
+        dead = (self._live == 0) & (self._used > 0)
         self._used[dead] = 0
         self._values[dead] = 0
+        return bool(dead.any())
 
     def clear(self) -> None:
         """Make all segments empty."""

@@ -33,12 +33,14 @@ def make_heap_room(entries: Entries, lengths: I64) -> None:
     heap = entries.heap
     costs = heap.costs(lengths)
     staying = _STAYING
-    while True:
-        if heap.plan(costs) is not None:
-            return
-        heap.clear_dead()
+    while heap.plan(costs) is None:
+        if heap.clear_dead():
+            continue
         before = heap.free_bytes
-        _reclaim(entries, heap.to_reclaim(_AT_ONCE), staying)
+        segments = heap.to_reclaim(_AT_ONCE)
+        if not segments:
+            raise AssertionError("what is inserted at once always has room in an empty heap")
+        _reclaim(entries, segments, staying)
         if heap.free_bytes - before < _LEAST_GAIN * heap.segment_bytes:
             staying = staying / 2 if staying > _LEAST_GAIN else 0.0
 
@@ -52,7 +54,7 @@ def _reclaim(entries: Entries, segments: list[int], staying: float) -> None:
         old = _old(entries, entries.ways_of(heap.sample(_SAMPLE)), _OLD)
         # A few values of each segment are ranked together: their own segment's alone would be too small a choice.
         together = [parts] if sum(part.size for _, part in parts) <= 2 * _PART else [[part] for part in parts]
-        for some in filter(None, together):
+        for some in together:
             found = [entries.values_in(*one) for one in some]
             numbers, lengths = (np.concatenate([arrays[which] for arrays in found]) for which in (0, 1))
             _evict(entries, numbers, lengths, share, old)
@@ -86,7 +88,9 @@ def make_page_room(entries: Entries, wanted: int) -> None:
 
 def _order(entries: Entries, ways: I64) -> U32:
     """How soon the policy lets each entry go."""
-    return entries.rule.victim({name: field[ways] for name, field in entries.fields.items()}, int(entries.header[At.TICK]))
+    fields = {name: field[ways] for name, field in entries.fields.items()}
+    order: U32 = entries.rule.victim(fields, int(entries.header[At.TICK]))
+    return order
 
 
 def _old(entries: Entries, sample: I64, share: float) -> int:
