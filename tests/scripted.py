@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from srj.databases.base import Answer, Column, Description, KeyColumn, Question
+from srj.errors import ConnectionFailedError
 from srj.lookup.engine import Engine
 from srj.lookup.spec import LookupSpec
 from srj.options import Options, parse_options
@@ -32,6 +33,7 @@ class Scripted:
         delay: seconds that the n-th lookup takes.
         fault: the error that the n-th lookup raises, or None.
         asked: the keys of every lookup that was sent, failed ones included.
+        refuses, attempts: whether no connection is accepted; how often one was asked for.
         open, most_open: connections now, and at most at a time.
     """
 
@@ -40,10 +42,16 @@ class Scripted:
     fault: Callable[[int], Exception | None] = lambda _: None
     asked: list[list[Any]] = field(default_factory=list)
     open: int = 0
+    refuses: bool = False
+    attempts: int = 0
     most_open: int = 0
 
     async def connect(self, _timeout: float) -> ScriptedConnection:
-        """Open a connection, at once."""
+        """Open a connection, at once, unless it refuses all."""
+        self.attempts += 1
+        if self.refuses:
+            await asyncio.sleep(0.01)  # long enough for several to try at the same time
+            raise ConnectionFailedError("refused")
         self.open += 1
         self.most_open = max(self.most_open, self.open)
         return ScriptedConnection(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -180,6 +181,22 @@ def test_retries_end() -> None:
     finally:
         engine.close()
     assert len(database.asked) == 2
+
+
+def test_a_dead_server_is_given_up_by_all_flights_alike() -> None:
+    """Flights that try at the same time don't take each other for open connections and try for ever."""
+    database = Scripted({}, refuses=True)
+    engine = scripted_engine(database, batch=Batch(size=1, in_flight=4), retries=1)
+    try:
+        with pytest.raises(ConnectionFailedError, match=r"refused \(given up after 2 attempts\)"):
+            run_in_order(Operator(engine), [[1, 2, 3, 4]])
+        seen = 0
+        while database.attempts > seen:  # until nobody tries any more
+            seen = database.attempts
+            time.sleep(0.5)
+    finally:
+        engine.close()
+    assert database.attempts == 8
 
 
 def test_several_rows_are_an_error_when_asked() -> None:

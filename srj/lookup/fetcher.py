@@ -105,11 +105,7 @@ class Fetcher:
             among them, and its position in that flight.
         """
         values = keys.values()
-        if self._places:
-            known = [self._is_joinable(self._places.get(value)) for value in values]
-            new = [position for position, joinable in enumerate(known) if not joinable]
-        else:
-            new = list(range(len(values)))
+        new = self._not_joinable(values)
         if len(new) == len(values):
             self._fill(keys, values)
         elif new:
@@ -139,12 +135,16 @@ class Fetcher:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(timeout=10)
 
-    def _is_joinable(self, place: int | None) -> bool:
-        """Whether the key at this place is on its way, in a flight that did not start too long ago to answer for now."""
-        if place is None or self._fresh is None:
-            return place is not None
-        started = self._flights[place >> _POSITION_BITS].started
-        return started is None or self._clock() - started < self._fresh
+    def _not_joinable(self, values: list[Hashable]) -> list[int]:
+        """Positions of the keys that are not on their way, or in a flight that started too long ago to answer for now."""
+        places = self._places
+        since = float("-inf") if self._fresh is None else self._clock() - self._fresh
+        stale = {number for number, flight in self._flights.items() if flight.started is not None and flight.started <= since}
+        if not stale:
+            return [position for position, value in enumerate(values) if value not in places]
+        return [
+            position for position, value in enumerate(values) if value not in places or places[value] >> _POSITION_BITS in stale
+        ]
 
     def _fill(self, keys: Keys, values: list[Hashable]) -> None:
         start = 0
@@ -247,14 +247,16 @@ class Fetcher:
                 if connection.is_usable():
                     return connection
                 await self._drop(connection)
-            self._open += 1
             try:
-                return await self._open_connection(self._connect_timeout)
-            except BaseException as error:
-                self._open -= 1
-                if not isinstance(error, ConnectionFailedError) or not self._open:
+                connection = await self._open_connection(self._connect_timeout)
+            except ConnectionFailedError:
+                # Only what is really open can come back: flights that wait for the same dead server don't count.
+                if not self._open:
                     raise
-            await asyncio.sleep(_CROWDED_SECONDS)
+                await asyncio.sleep(_CROWDED_SECONDS)
+            else:
+                self._open += 1
+                return connection
 
     async def _drop(self, connection: Connection) -> None:
         self._open -= 1
