@@ -1,7 +1,8 @@
 """No key is in the cache: srj, through Spark and alone, against a loop that does nothing but ask.
 
-The loop sends the same statement with as many keys, over as many connections, and drops the driver's records when it has them. Both
-answer the same new keys in each pair, srj first: whatever the database then has at hand helps the loop.
+The loop sends as many keys at a time over as many connections, in the statement that anybody would write, and drops the driver's
+records when it has them. Both answer the same new keys in each pair, srj first: whatever the database then has at hand helps the
+loop.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ GROUP = "misses"
 _BATCH = Batch(size=1000, in_flight=4)
 _SPARK_BATCH = 10_000  # rows in Spark's Arrow batches, and so in those of the core alone
 _COLUMNS = ("name", "price", "quantity")
+_SQL = (
+    "SELECT k.ord, t.name, t.price, t.quantity FROM unnest($1::bigint[]) WITH ORDINALITY AS k(id, ord) "
+    "JOIN srj_bench.many_items AS t ON t.id = k.id"
+)
 
 
 def contests(setting: Setting) -> Iterator[Contest]:
@@ -97,7 +102,7 @@ class Duel:
         table = setting.table("many_items")
         question = Question(table.url, table.name, ("id",))
         description = describe(question, 10.0)
-        self._bare = BareLoop(setting.server.url, description.sql, _BATCH.in_flight)
+        self._bare = BareLoop(setting.server.url, _SQL, _BATCH.in_flight)
         self._spec = LookupSpec(question, description, replace(LookupSettings(), batch=_BATCH))
         self._engine = Engine(self._spec)
 

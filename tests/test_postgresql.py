@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from srj.databases.conversion import convert_key
-from srj.databases.postgresql_types import column
+from srj.databases.postgresql_wire import joined_rows
 from srj.errors import LookupFailedError
 from tests.postgresql_place import TIMEOUT, Place, own_database, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from srj.databases.base import Answer
     from tests.servers import Server
 
 
@@ -335,8 +337,32 @@ def test_the_order_of_first_rows_is_that_of_the_tables_columns_whatever_their_na
     assert place.lookup([7], "ordered", "k", columns=("a",), first=True, order_by="c0") == [(0, 9)]
 
 
-def test_a_batch_with_more_text_than_a_column_can_hold_is_refused_with_the_advice_to_use_smaller_ones() -> None:
+def test_a_batch_whose_rows_fill_more_than_the_server_sends_at_once_is_asked_in_halves(place: Place) -> None:
+    """PostgreSQL builds no row of more than 1 GB, and sends a batch's answer as one."""
+    place.sql("CREATE TABLE large (id int PRIMARY KEY); INSERT INTO large VALUES (1), (2), (3)")
+    length = 520 * 2**20
+
+    async def run() -> Answer:
+        text = f"CASE id WHEN 2 THEN 'BBBBB' ELSE repeat(repeat(chr(64 + id), 1024), {length} / 1024) END AS text"
+        async with place.connection("large", "id", columns=(text,)) as (connection, _):
+            return await connection.lookup((pa.array([1, 2, 4, 3], pa.int32()),), 60.0)
+
+    answer = asyncio.run(run())
+    assert answer.ordinals.tolist() == [0, 1, 3]
+    (texts,) = answer.rows.columns
+    assert pc.binary_length(texts).to_pylist() == [length, 5, length]
+    assert pc.utf8_slice_codeunits(texts, 0, 6).to_pylist() == ["AAAAAA", "BBBBB", "CCCCCC"]
+
+
+def test_a_key_with_more_than_the_server_can_send_is_named(place: Place) -> None:
+    """With what to do."""
+    place.sql("CREATE TABLE huge (id int PRIMARY KEY); INSERT INTO huge VALUES (6), (7), (8)")
+    with pytest.raises(LookupFailedError, match=r"expected rows of at most 1 GB for each key of table huge, got more for 7; leave"):
+        place.lookup([8, 7, 6], "huge", "id", columns=("repeat('x', CASE id WHEN 7 THEN 1073741824 ELSE 1 END) AS text",))
+
+
+def test_more_text_than_a_column_can_hold_is_refused_with_the_advice_to_use_smaller_batches() -> None:
     """Arrow's text ends at 2 GiB."""
-    values = ["x" * 2**20] * 2**11
-    with pytest.raises(LookupFailedError, match=r"expected at most 2 GiB .* in column story .* smaller batch"):
-        column(values, pa.string(), "story")
+    rows = pa.record_batch({"story": ["x" * 2**30]})
+    with pytest.raises(LookupFailedError, match=r"expected at most 2 GiB .* of table stories .* smaller batch"):
+        joined_rows([rows, rows], "stories")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from contextlib import suppress
-from operator import itemgetter
+from itertools import count
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -16,12 +16,12 @@ import pyarrow as pa
 from srj.databases.base import Answer
 from srj.databases.postgresql_describe import describe
 from srj.databases.postgresql_errors import asking, connecting
-from srj.databases.postgresql_types import column, parameter, register_codecs, travels_as
+from srj.databases.postgresql_sql import own_type
+from srj.databases.postgresql_types import parameter, register_codecs, travels_as
+from srj.databases.postgresql_wire import joined_rows, numbers, read_column
 from srj.errors import LookupFailedError, LookupTimeoutError
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from srj.databases.base import Description, Question
     from srj.table import DatabaseUrl
 
@@ -59,8 +59,7 @@ class PostgreSQL:
         try:
             with asking(question.url, question.table, timeout):
                 async with asyncio.timeout(left):
-                    types = [part.type for part in description.key] + [part.type for part in description.columns]
-                    await register_codecs(connection, types)
+                    await register_codecs(connection, [part.type for part in description.key])
                     await connection.execute(_INDEX_SETTINGS if description.index else _SETTINGS)
                     statement = await connection.prepare(description.sql)
             _compare_types(statement, question, description)
@@ -89,13 +88,31 @@ class PostgreSQLConnection:
 
     async def lookup(self, keys: tuple[pa.Array, ...], timeout: float) -> Answer:
         """Answer a batch of keys; see `Connection.lookup`."""
-        parameters = [parameter(part) for part in keys]
         with asking(self._question.url, self._question.table, timeout):
             async with asyncio.timeout(timeout):
                 await self._limit_server(timeout)
-                # Cancelled by the time-out, the driver asks the server to cancel the statement as well.
-                records = await self._statement.fetch(*parameters)
-        return self._answer(records)
+                return await self._ask(keys)
+
+    async def _ask(self, keys: tuple[pa.Array, ...]) -> Answer:
+        try:
+            # Cancelled by the time-out, the driver asks the server to cancel the statement as well.
+            (sent,) = await self._statement.fetch(*[parameter(part) for part in keys])
+        except asyncpg.ProgramLimitExceededError:
+            return await self._ask_halves(keys)
+        return self._answer(sent)
+
+    async def _ask_halves(self, keys: tuple[pa.Array, ...]) -> Answer:
+        """The server builds no row of more than 1 GB, in which it sends its answer."""
+        half = len(keys[0]) // 2
+        if not half:
+            raise LookupFailedError(
+                f"expected rows of at most 1 GB for each key of table {self._question.table}, got more for "
+                f"{', '.join(str(part[0]) for part in keys)}; leave its large columns out, or shorten them by an expression"
+            )
+        first = await self._ask(tuple(part.slice(0, half) for part in keys))
+        second = await self._ask(tuple(part.slice(half) for part in keys))
+        rows = joined_rows([first.rows, second.rows], self._question.table)
+        return Answer(np.concatenate([first.ordinals, second.ordinals + half]), rows)
 
     def is_usable(self) -> bool:
         """Whether another lookup may be sent through it."""
@@ -112,11 +129,13 @@ class PostgreSQLConnection:
             await self._connection.execute(f"SET statement_timeout = {milliseconds}")
             self._server_timeout = timeout
 
-    def _answer(self, records: list[asyncpg.Record]) -> Answer:
-        ordinals: npt.NDArray[np.int64] = np.fromiter(map(itemgetter(0), records), np.int64, len(records)) - 1
+    def _answer(self, sent: asyncpg.Record) -> Answer:
+        ordinals = numbers(sent[0]) - 1
         if not self._columns:
-            return Answer(np.sort(ordinals), _empty_columns(len(records)))
-        arrays = [column(list(map(itemgetter(i), records)), part.type, part.name) for i, part in enumerate(self._columns, 1)]
+            return Answer(np.sort(ordinals), _empty_columns(len(ordinals)))
+        arrays = [
+            read_column(sent[at], sent[at + 1], part.type, part.name) for at, part in zip(count(1, 2), self._columns, strict=False)
+        ]
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         if np.any(ordinals[1:] < ordinals[:-1]):
             order = np.argsort(ordinals, kind="stable")
@@ -126,11 +145,13 @@ class PostgreSQLConnection:
 
 def _compare_types(statement: asyncpg.prepared_stmt.PreparedStatement, question: Question, description: Description) -> None:
     """Refuse a table whose columns are no longer of the types that were described: values might be cut or misread."""
-    for part, attribute in zip(description.columns, statement.get_attributes()[1:], strict=True):
-        if attribute.type.name not in travels_as(part.type):
+    types = {attribute.name: attribute.type.name for attribute in statement.get_attributes()}
+    for position, part in enumerate(description.columns):
+        name = types.get(own_type(position))
+        if name is not None and name not in travels_as(part.type):
             raise LookupFailedError(
                 f"expected column {part.name} of table {question.table} to stay of type {part.db_type}, got one of type "
-                f"{attribute.type.name}; start the query again"
+                f"{name}; start the query again"
             )
 
 

@@ -12,7 +12,7 @@ from srj.databases.base import Column, Description, KeyColumn, Question
 from srj.databases.naming import named_expression
 from srj.databases.postgresql_catalog import Relation, base_types, column_statistics, find_relation, unique_indexes
 from srj.databases.postgresql_errors import checking
-from srj.databases.postgresql_sql import Lookup, quote
+from srj.databases.postgresql_sql import Lookup, Returned, quote
 from srj.databases.postgresql_types import DbType, KeyType, key_type, python_encoding, value_type
 from srj.errors import TableError
 from srj.quantities import nearest
@@ -49,12 +49,12 @@ async def describe(connection: asyncpg.Connection, question: Question) -> Descri
         await _prepare(connection, question, part, window)
     statistics = await column_statistics(connection, relation)
     columns = [] if question.exists_only else await _columns(connection, question, relation)
-    columns = [(_with_width(column, statistics), wire) for column, wire in columns]
+    columns = [(_with_width(column, statistics), returned) for column, returned in columns]
     lookup = Lookup(
         relation.sql,
         relation.name,
         [(column.sql, key) for column, key in keys],
-        [(column.sql, wire) for column, wire in columns],
+        [returned for _, returned in columns],
         question.where,
     )
     indexes = await unique_indexes(connection, relation)
@@ -108,8 +108,8 @@ def _key(question: Question, relation: Relation, name: str, encoding: str | None
     return KeyColumn(name, quote(name), db_type.shown, key.arrow, key.cast, limits), key
 
 
-async def _columns(connection: asyncpg.Connection, question: Question, relation: Relation) -> list[tuple[Column, str | None]]:
-    """The columns that come back, each with the type to which the statement casts it, None for its own."""
+async def _columns(connection: asyncpg.Connection, question: Question, relation: Relation) -> list[tuple[Column, Returned]]:
+    """The columns that come back."""
     wanted = question.columns
     if wanted is None:
         wanted = tuple(name for name in relation.types if name not in question.key)
@@ -125,15 +125,15 @@ async def _columns(connection: asyncpg.Connection, question: Question, relation:
     return columns
 
 
-async def _column(connection: asyncpg.Connection, question: Question, relation: Relation, text: str) -> tuple[Column, str | None]:
+async def _column(connection: asyncpg.Connection, question: Question, relation: Relation, text: str) -> tuple[Column, Returned]:
     if text in relation.types:
         name, sql, db_type = text, quote(text), relation.types[text]
     else:
         sql, name = named_expression(text, question.table, relation.types)
         db_type = await _expression_type(connection, question, relation, text, sql)
     value = value_type(db_type, sql, name)
-    wire = None if value.wire == db_type.name else value.wire
-    return Column(name, sql, db_type.shown, value.arrow, value.default_width), wire
+    returned = Returned(sql, value.wire, is_own=value.wire == db_type.name)
+    return Column(name, sql, db_type.shown, value.arrow, value.default_width), returned
 
 
 async def _expression_type(connection: asyncpg.Connection, question: Question, relation: Relation, text: str, sql: str) -> DbType:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from srj.databases.postgresql_wire import Sent, send
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -21,22 +23,40 @@ def quote(name: str) -> str:
 
 
 @dataclass(frozen=True)
+class Returned:
+    """A column that comes back.
+
+    Attributes:
+        sql: its quoted name, or the user's expression.
+        wire: the SQL type in which it is sent.
+        is_own: that is its own type. Should it change later, a cast to it would round values, and hide that it did: so the
+            statement has its type in its result as well.
+    """
+
+    sql: str
+    wire: str
+    is_own: bool
+
+
+@dataclass(frozen=True)
 class Lookup:
     """The parts of the statement.
+
+    Its result is one row: the keys' ordinals and the columns as `send` sends them; then NULLs of the types of the columns that are
+    sent as they are.
 
     Attributes:
         relation: the table's quoted name, with its schema if one was given.
         table: the table's bare name, by which the user's SQL may refer to its columns.
         keys: a quoted column and how its keys travel, each.
-        columns: an expression and the type to which it is cast for the way, each; None for no cast: one to a column's own type
-            would round its values if the type changed later, and hide that it did.
+        columns: what comes back.
         where: the user's condition, or None.
     """
 
     relation: str
     table: str
     keys: Sequence[tuple[str, KeyType]]
-    columns: Sequence[tuple[str, str | None]]
+    columns: Sequence[Returned]
     where: str | None
 
     @property
@@ -49,31 +69,38 @@ class Lookup:
         inner = [f"{column} AS k{i}" for i, (column, _) in enumerate(self.keys)]
         inner += self._inner_columns()
         on = " AND ".join(key.condition(f"t.k{i}", f"{self.alias}.k{i}") for i, (_, key) in enumerate(self.keys))
-        return f"{self._select()} JOIN (SELECT {', '.join(inner)} FROM {self.relation}{self._filter()}) AS t ON {on}"
+        return self._sent(f"{self._select()} JOIN (SELECT {', '.join(inner)} FROM {self.relation}{self._filter()}) AS t ON {on}")
 
     def first(self, order_by: str) -> str:
         """The first row of each key."""
         inner = self._inner_columns() or ["1"]
-        return (
+        return self._sent(
             f"{self._select()} CROSS JOIN LATERAL (SELECT {', '.join(inner)} FROM {self.relation}"
             f"{self._filter(self._own_condition())} ORDER BY {order_by}\n LIMIT 1) AS t"
         )
 
     def exists(self) -> str:
         """The keys that have a row."""
-        return (
+        return self._sent(
             f"SELECT {self.alias}.ord FROM {self._unnest()} WHERE EXISTS "
             f"(SELECT 1 FROM {self.relation}{self._filter(self._own_condition())})"
         )
 
+    def _sent(self, rows: str) -> str:
+        sent = send([Sent(f"srj_c{i}", column.wire) for i, column in enumerate(self.columns)], rows, ordinal="ord")
+        own = [f"srj_types.srj_c{i} AS {own_type(i)}" for i, column in enumerate(self.columns) if column.is_own]
+        if not own:
+            return sent
+        types = f"SELECT {', '.join(self._inner_columns())} FROM {self.relation} WHERE false"
+        return f"SELECT srj_sent.*, {', '.join(own)} FROM ({sent}) AS srj_sent LEFT JOIN ({types}) AS srj_types ON true"
+
     def _select(self) -> str:
-        casts = [f"::{wire}" if wire else "" for _, wire in self.columns]
-        outer = [f"{self.alias}.ord"] + [f"t.srj_c{i}{cast}" for i, cast in enumerate(casts)]
+        outer = [f"{self.alias}.ord"] + [f"t.srj_c{i}" for i in range(len(self.columns))]
         return f"SELECT {', '.join(outer)} FROM {self._unnest()}"
 
     def _inner_columns(self) -> list[str]:
         """Under names that no table has: to ORDER BY, they come before the table's own."""
-        return [f"{_own_lines(expression)} AS srj_c{i}" for i, (expression, _) in enumerate(self.columns)]
+        return [f"{_own_lines(column.sql)} AS srj_c{i}" for i, column in enumerate(self.columns)]
 
     def _unnest(self) -> str:
         arrays = ", ".join(f"${i + 1}::{key.wire}[]" for i, (_, key) in enumerate(self.keys))
@@ -87,6 +114,11 @@ class Lookup:
     def _filter(self, condition: str = "") -> str:
         conditions = ([_own_lines(self.where)] if self.where else []) + ([condition] if condition else [])
         return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def own_type(position: int) -> str:
+    """The name of the result that has the type of the column at this position."""
+    return f"srj_type_{position}"
 
 
 def _own_lines(sql: str) -> str:

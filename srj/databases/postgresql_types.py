@@ -1,4 +1,4 @@
-"""PostgreSQL's types: how values arrive as Arrow columns, and how keys travel."""
+"""PostgreSQL's types: as which Arrow types values arrive, and how keys travel."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from srj.databases.base import KeyLimits
-from srj.databases.values import one_array
-from srj.errors import LookupFailedError, TableError
+from srj.databases.postgresql_wire import EPOCH_DAYS, EPOCH_MICROS
+from srj.errors import TableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,15 +25,8 @@ _UTC = pa.timestamp("us", "UTC")
 _LOCAL = pa.timestamp("us")
 _MAX_DIGITS = 38  # of Spark's decimals
 _DEFAULT_WIDTH = 32
-
-# PostgreSQL counts from 2000-01-01, Arrow from 1970-01-01.
-_EPOCH_DAYS = 10957
-_EPOCH_MICROS = _EPOCH_DAYS * 86_400_000_000
 _FIRST_DAY = -2_440_588  # 4713-11-24 BC, the first that PostgreSQL's date and timestamp types hold
 _LAST_DAY = 2_145_042_905  # 5874897-12-31; the last timestamp lies beyond Arrow's own
-# Spark's dates and timestamps: the years 1 to 9999.
-_SPARK_DAYS = (-719_162, 2_932_896)
-_SPARK_MICROS = (_SPARK_DAYS[0] * 86_400_000_000, (_SPARK_DAYS[1] + 1) * 86_400_000_000 - 1)
 
 
 @dataclass(frozen=True)
@@ -150,6 +143,15 @@ def value_type(db_type: DbType, expression: str, name: str) -> ValueType:
     )
 
 
+def wire(arrow: pa.DataType) -> str:
+    """An SQL type in which values of an Arrow type can be sent, whatever their own.
+
+    >>> wire(pa.int32()), wire(pa.string()), wire(pa.decimal128(10, 2))
+    ('int4', 'text', 'text')
+    """
+    return next((value.wire for value in _PLAIN.values() if value.arrow == arrow), "text")
+
+
 def travels_as(arrow: pa.DataType) -> set[str]:
     """The SQL types in which values of an Arrow type come.
 
@@ -219,40 +221,8 @@ def parameter(keys: pa.Array) -> list[Any]:
     if types.is_decimal(keys.type):
         keys = keys.cast(pa.string())
     elif types.is_date32(keys.type):
-        keys = pc.subtract(keys.view(pa.int32()), pa.scalar(_EPOCH_DAYS, pa.int32()))
+        keys = pc.subtract(keys.view(pa.int32()), pa.scalar(EPOCH_DAYS, pa.int32()))
     elif types.is_timestamp(keys.type):
-        keys = pc.subtract(keys.view(pa.int64()), _EPOCH_MICROS)
+        keys = pc.subtract(keys.view(pa.int64()), EPOCH_MICROS)
     values: list[Any] = keys.to_numpy(zero_copy_only=False).tolist()
     return values
-
-
-def column(values: Sequence[Any], arrow: pa.DataType, name: str) -> pa.Array:
-    """A column of the driver's values as Arrow.
-
-    Raises:
-        LookupFailedError: a value that Spark's type can't hold: an infinite date, a numeric NaN; or too much text for one column.
-    """
-    if types.is_decimal(arrow):
-        try:
-            return one_array(values, pa.string(), name).cast(arrow)
-        except pa.ArrowInvalid:
-            raise LookupFailedError(
-                f"expected numbers of type decimal({arrow.precision},{arrow.scale}) in column {name}, got NaN, an infinity or more "
-                f"digits; filter them with where or write an expression that makes them NULL"
-            ) from None
-    if types.is_date32(arrow):
-        return _times(values, pa.int32(), _EPOCH_DAYS, _SPARK_DAYS, name).view(arrow)
-    if types.is_timestamp(arrow):
-        return _times(values, pa.int64(), _EPOCH_MICROS, _SPARK_MICROS, name).view(arrow)
-    return one_array(values, arrow, name)
-
-
-def _times(values: Sequence[Any], integer: pa.DataType, epoch: int, bounds: tuple[int, int], name: str) -> pa.Array:
-    since_2000 = pa.array(values, integer)
-    seen = pc.min_max(since_2000).as_py()
-    if seen["min"] is not None and (seen["min"] < bounds[0] - epoch or seen["max"] > bounds[1] - epoch):
-        raise LookupFailedError(
-            f"expected dates of the years 1 to 9999 in column {name}, which are Spark's, got infinity or a date beyond; "
-            f"filter them with where or write an expression that makes them NULL: NULLIF({name}, 'infinity') AS {name}"
-        )
-    return pc.add(since_2000, pa.scalar(epoch, integer))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import types
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,22 +50,21 @@ async def _sample_postgresql(question: Question, description: Description, count
     from srj.databases.postgresql import close_connection, open_connection  # noqa: PLC0415 - each driver is imported only for its own URLs
     from srj.databases.postgresql_errors import asking  # noqa: PLC0415
     from srj.databases.postgresql_sql import quote  # noqa: PLC0415
-    from srj.databases.postgresql_types import column, register_codecs  # noqa: PLC0415
+    from srj.databases.postgresql_types import wire  # noqa: PLC0415
+    from srj.databases.postgresql_wire import Sent, read_column, send  # noqa: PLC0415
 
-    def value(sql: str, arrow: pa.DataType) -> str:
-        return f"{sql}::text" if types.is_string(arrow) or types.is_decimal(arrow) else sql
-
-    key = [(one.sql, value(one.sql, one.type)) for one in description.key]
-    sql = _select(question, ".".join(quote(part) for part in question.name), key, count)
+    names = [f"k{i}" for i in range(len(description.key))]
+    key = [(one.sql, f"{one.sql} AS {name}") for one, name in zip(description.key, names, strict=True)]
+    rows = _select(question, ".".join(quote(part) for part in question.name), key, count)
+    sql = send([Sent(name, wire(one.type)) for one, name in zip(description.key, names, strict=True)], rows)
     connection = await open_connection(question.url, timeout)
     try:
         with asking(question.url, question.table, timeout):
             async with asyncio.timeout(timeout):
-                await register_codecs(connection, [one.type for one in description.key])
-                records = await connection.fetch(sql)
+                sent = await connection.fetchrow(sql)
     finally:
         await close_connection(connection)
-    return [column([record[i] for record in records], one.type, one.name) for i, one in enumerate(description.key)]
+    return [read_column(sent[2 * i], sent[2 * i + 1], one.type, one.name) for i, one in enumerate(description.key)]
 
 
 async def _sample_mysql(question: Question, description: Description, count: int, timeout: float) -> list[pa.Array]:
