@@ -8,12 +8,14 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from srj.databases.base import Column, Description, KeyColumn, Question
 from srj.databases.naming import named_expression
 from srj.databases.postgresql_catalog import Relation, base_types, column_statistics, find_relation, unique_indexes
 from srj.databases.postgresql_errors import checking
 from srj.databases.postgresql_sql import Lookup, Returned, quote
-from srj.databases.postgresql_types import DbType, KeyType, key_type, python_encoding, value_type
+from srj.databases.postgresql_types import DbType, KeyType, key_type, parameter, python_encoding, value_type
 from srj.errors import TableError
 from srj.quantities import nearest
 
@@ -60,7 +62,7 @@ async def describe(connection: asyncpg.Connection, question: Question) -> Descri
     indexes = await unique_indexes(connection, relation)
     is_unique = any(set(index["columns"]) <= set(question.key) for index in indexes)
     sql = _statement(question, lookup, indexes, is_unique=is_unique)
-    plan = await _plan(connection, question, sql, [[] for _ in keys])
+    plan = await _plan(connection, question, sql, [parameter(pa.array([], key.arrow)) for _, key in keys])
     has_multiplier = any(node["Node Type"] == "ProjectSet" for node in plan)
     rows = await _rows(connection, relation)
     index = next((node["Index Name"] for node in plan if _serves(node, lookup.alias)), None)
@@ -168,7 +170,7 @@ def _statement(question: Question, lookup: Lookup, indexes: Sequence[asyncpg.Rec
     return lookup.first(question.order_by or ", ".join(map(quote, primary or ())))
 
 
-async def _plan(connection: asyncpg.Connection, question: Question, sql: str, keys: list[list[Any]]) -> list[dict[str, Any]]:
+async def _plan(connection: asyncpg.Connection, question: Question, sql: str, keys: list[Any]) -> list[dict[str, Any]]:
     """The steps of the statement's plan with everything dearer than an index put aside: shows whether an index can serve."""
     part = f"order_by {question.order_by!r}" if question.order_by else "the columns asked for"
     with checking(question.table, part):

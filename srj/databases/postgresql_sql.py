@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from srj.databases.postgresql_types import travels_as_text
 from srj.databases.postgresql_wire import Sent, send
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ class Lookup:
         return [f"{_own_lines(column.sql)} AS srj_c{i}" for i, column in enumerate(self.columns)]
 
     def _unnest(self) -> str:
-        arrays = ", ".join(f"${i + 1}::{key.wire}[]" for i, (_, key) in enumerate(self.keys))
+        texts = ["::text" if travels_as_text(key.arrow) else "" for _, key in self.keys]
+        arrays = ", ".join(f"${i + 1}{text}::{key.wire}[]" for i, (text, (_, key)) in enumerate(zip(texts, self.keys, strict=True)))
         names = ", ".join(f"k{i}" for i in range(len(self.keys)))
         return f"unnest({arrays}) WITH ORDINALITY AS {self.alias}({names}, ord)"
 

@@ -10,11 +10,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from srj.databases import database
 from srj.errors import LookupFailedError, MultipleMatchesError
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.fetcher import Fetcher
-from srj.lookup.joined import row_bytes, run_sums
+from srj.lookup.joined import concat_rows, row_bytes, run_sums
+from srj.lookup.keys import Keys
 from srj.lookup.layout import check_fit
 from srj.lookup.reference_cache import ReferenceCache
 from srj.options import Cache as CacheOptions
@@ -23,20 +26,22 @@ from srj.quantities import parse_size
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import numpy as np
     import numpy.typing as npt
 
     from srj.databases.base import Connection
     from srj.lookup.fetcher import Opener
     from srj.lookup.flight import Arrivals, Flight
     from srj.lookup.interface import Cache, CacheStats, Found
-    from srj.lookup.keys import Keys
     from srj.lookup.spec import LookupSpec
 
 # Estimated bytes of a key of varying length, to divide the cache's memory by.
 _KEY_WIDTH = 16
 # Bytes of rows that one probe may bring out of the cache.
 _MOST_BYTES = 2**30
+# Answers go into the cache together, so many keys or bytes if nobody looks there before: an insert of 1,000 keys takes twice
+# as long a key as one of 8,000.
+_STORED_KEYS = 8_000
+_STORED_BYTES = 8_000_000
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,8 @@ class Admitted:
 class Engine:
     """Cache and fetcher of one lookup.
 
-    The lock makes probe-and-request one step, and landing another: a key is in the cache, or in flight, or not yet asked.
+    The lock makes probe-and-request one step, and storing what has landed another: a key is in the cache, or in flight, or not
+    yet asked.
 
     Args:
         spec: what to ask, and how.
@@ -76,6 +82,7 @@ class Engine:
         self._heaviest = 1
         # The estimate counts as one key seen, so that the first real ones outweigh it.
         self._landed_keys, self._landed_bytes = 1, expected_bytes(spec)
+        self._stored_keys, self._stored_bytes = self._landed_keys, self._landed_bytes
         self._one_row = spec.description.unique or spec.at_most_one
         settings = spec.settings
         self._fetcher = Fetcher(
@@ -95,6 +102,7 @@ class Engine:
     def admit(self, keys: Keys, arrivals: Arrivals) -> Admitted:
         """Probe the cache, and ask for what it does not know."""
         with self._lock:
+            self._store()
             found = self._cache.lookup(keys, self._clock())
             missed = (~found.hit).nonzero()[0]
             if not len(missed):
@@ -126,6 +134,7 @@ class Engine:
     def cache_stats(self) -> CacheStats:
         """The cache's state."""
         with self._lock:
+            self._store()
             return self._cache.stats()
 
     def close(self) -> None:
@@ -137,6 +146,7 @@ class Engine:
             del self._cache
 
     def _land(self, flight: Flight) -> None:
+        """Look at an answer before those who wait for it may; in the batch thread."""
         if self._one_row and (flight.counts > 1).any():
             position = int((flight.counts > 1).argmax())
             key = ", ".join(str(column[position]) for column in flight.keys().columns)
@@ -150,10 +160,29 @@ class Engine:
             raise MultipleMatchesError(
                 f"expected at most one row of {table} for a key (on_multiple='error'), {got}; use on_multiple='first' or 'all'"
             )
+        if self._landed_keys - self._stored_keys > _STORED_KEYS or self._landed_bytes - self._stored_bytes > _STORED_BYTES:
+            with self._lock:
+                self._store()
         self._heaviest = max(self._heaviest, heaviest_answer(flight))
         self._landed_keys += len(flight)
-        self._landed_bytes += 0 if flight.rows is None else flight.rows.nbytes
-        self._cache.insert(flight.keys(), flight.counts, flight.rows, flight.started or 0.0)
+        self._landed_bytes += _row_bytes(flight)
+
+    def _store(self) -> None:
+        """Put what has landed into the cache, with the lock held."""
+        landed = self._fetcher.take_landed()
+        if not landed:
+            return
+        self._stored_keys += sum(map(len, landed))
+        self._stored_bytes += sum(map(_row_bytes, landed))
+        keys = Keys.concat([flight.keys() for flight in landed])
+        counts = np.concatenate([flight.counts for flight in landed])
+        rows = concat_rows([flight.rows for flight in landed if flight.rows is not None])
+        # The earliest start for all: an entry may expire a little early, never late.
+        self._cache.insert(keys, counts, rows, min(flight.started or 0.0 for flight in landed))
+
+
+def _row_bytes(flight: Flight) -> int:
+    return 0 if flight.rows is None else int(flight.rows.nbytes)
 
 
 def _opener(spec: LookupSpec) -> Opener:

@@ -6,6 +6,8 @@ import asyncio
 import random
 import threading
 import time
+from collections import deque
+from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -45,12 +47,13 @@ class Fetcher:
     """Answers missing keys in batches.
 
     A key is asked once however many rows and operators wait for it. `request` and `flush` are called with `lock` held;
-    nothing here blocks the caller.
+    nothing here blocks the caller. A key stays in flight until `take_landed`, for the batch thread must not wait for the lock each
+    time that an answer comes: the database would wait as well.
 
     Args:
         open_connection: opens one connection.
         lock: guards the index of keys in flight together with the cache, so that a key is always in one of them.
-        on_landed: called in the batch thread, with `lock` held, when a flight has its answer: stores it in the cache.
+        on_landed: called in the batch thread, without the lock, when a flight has its answer: may refuse it.
         most_keys: keys in a flight.
         in_flight: flights, and so connections, at a time.
         latency: seconds that a flight may wait to be filled.
@@ -86,7 +89,8 @@ class Fetcher:
         self._clock = clock
         self._fresh = fresh
         self._places: dict[Hashable, int] = {}
-        self._flights: dict[int, Flight] = {}  # by number, while they are on their way
+        self._flights: dict[int, Flight] = {}  # by number, while their keys are in flight
+        self._landed: deque[Flight] = deque()
         self._numbers = 0
         self._open = 0
         self._filling: Flight | None = None
@@ -107,15 +111,27 @@ class Fetcher:
         values = keys.values()
         new = self._not_joinable(values)
         if len(new) == len(values):
-            self._fill(keys, values)
-        elif new:
-            self._fill(keys.take(np.array(new)), [values[position] for position in new])
-        places = np.fromiter(map(self._places.__getitem__, values), np.int64, len(values))
-        numbers, flight_of = np.unique(places >> _POSITION_BITS, return_inverse=True)
+            places = self._fill(keys, values)
+        else:
+            places = np.fromiter(map(self._places.get, values, repeat(-1)), np.int64, len(values))
+            if new:
+                places[new] = self._fill(keys.take(np.array(new)), [values[position] for position in new])
+        in_flights = places >> _POSITION_BITS
+        numbers = np.unique(in_flights)
         flights = [self._flights[number] for number in numbers.tolist()]
         for flight in flights:
             flight.announce_to(arrivals)
-        return flights, flight_of, places & _POSITIONS
+        return flights, np.searchsorted(numbers, in_flights), places & _POSITIONS
+
+    def take_landed(self) -> list[Flight]:
+        """The flights that have landed, whose keys are in flight no more: the caller, who holds `lock`, stores their answers."""
+        landed = []
+        while self._landed:
+            flight = self._landed.popleft()
+            self._forget(flight)
+            if flight.error is None:
+                landed.append(flight)
+        return landed
 
     def flush(self) -> None:
         """Send the flight that is being filled: nobody will add to it soon."""
@@ -142,11 +158,26 @@ class Fetcher:
         stale = {number for number, flight in self._flights.items() if flight.started is not None and flight.started <= since}
         if not stale:
             return [position for position, value in enumerate(values) if value not in places]
+        for number in stale:
+            self._flights[number].is_overtaken = True
         return [
             position for position, value in enumerate(values) if value not in places or places[value] >> _POSITION_BITS in stale
         ]
 
-    def _fill(self, keys: Keys, values: list[Hashable]) -> None:
+    def _forget(self, flight: Flight) -> None:
+        del self._flights[flight.number]
+        places = self._places
+        if flight.is_overtaken:
+            for value in flight.values:
+                if places[value] >> _POSITION_BITS == flight.number:
+                    del places[value]
+        else:
+            for value in flight.values:
+                del places[value]
+
+    def _fill(self, keys: Keys, values: list[Hashable]) -> npt.NDArray[np.int64]:
+        """Put keys into flights; their places."""
+        places = np.arange(len(values), dtype=np.int64)
         start = 0
         while start < len(values):
             if self._filling is None:
@@ -155,14 +186,14 @@ class Fetcher:
                 self._numbers += 1
                 self._loop.call_soon_threadsafe(self._arm, self._filling)
             flight, taken = self._filling, len(self._filling)
-            count = min(self._most_keys - taken, len(values) - start)
-            part = values[start : start + count]
-            flight.add(keys.slice(start, count), part)
-            first = (flight.number << _POSITION_BITS) + taken
-            self._places.update(zip(part, range(first, first + count), strict=True))
-            start += count
+            stop = min(start + self._most_keys - taken, len(values))
+            flight.add(keys.slice(start, stop - start), values[start:stop])
+            places[start:stop] += (flight.number << _POSITION_BITS) + taken - start
+            start = stop
             if len(flight) == self._most_keys:
                 self._seal(flight)
+        self._places.update(zip(values, places.tolist(), strict=True))
+        return places
 
     def _seal(self, flight: Flight) -> None:
         flight.sealed = True
@@ -181,9 +212,10 @@ class Fetcher:
         self._loop.call_later(self._latency, self._seal_late, flight)
 
     def _seal_late(self, flight: Flight) -> None:
-        with self._lock:
-            if not flight.sealed:
-                self._seal(flight)
+        if not flight.sealed:
+            with self._lock:
+                if not flight.sealed:
+                    self._seal(flight)
 
     def _take_off(self, flight: Flight) -> None:
         task = self._loop.create_task(self._fly(flight))
@@ -194,24 +226,16 @@ class Fetcher:
         try:
             async with self._slots:
                 flight.land(await self._ask(flight))
+            self._on_landed(flight)
         except SrjError as error:
             flight.fail(error)
         except asyncio.CancelledError:
             flight.fail(DatabaseError("expected an answer from the database, but srj was closed while it was awaited"))
         except Exception as error:  # whatever it is, those who wait must hear of it rather than wait for ever
             flight.fail(error)
-        with self._lock:
-            if flight.error is None:
-                try:
-                    self._on_landed(flight)
-                except Exception as error:  # as above
-                    flight.fail(error)
-            for value in flight.values:
-                # Not where a later flight has taken the key over, since this one became too old to join.
-                if self._places.get(value, -1) >> _POSITION_BITS == flight.number:
-                    del self._places[value]
-            del self._flights[flight.number]
-            flight.announce()
+        # First this: who finds its keys in the cache has already heard of those rows that waited for them.
+        flight.announce()
+        self._landed.append(flight)
 
     async def _ask(self, flight: Flight) -> Answer:
         """One lookup, sent again after a failed connection, each time after a longer and random pause."""

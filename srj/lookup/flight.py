@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ class Flight:
         counts: int32, a key's number of rows; starts: int64, where they begin in `rows`.
         started: when the lookup that answered was sent, on the engine's clock.
         seconds, retries: what it took.
+        is_overtaken: some of its keys may be asked anew by a later flight, since this one is too old to join.
     """
 
     number: int = 0
@@ -49,6 +51,8 @@ class Flight:
     started: float | None = None
     seconds: float = 0.0
     retries: int = 0
+    is_overtaken: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     _listeners: list[Arrivals] = field(default_factory=list)
     _counted: bool = False
 
@@ -66,13 +70,14 @@ class Flight:
 
     def announce_to(self, arrivals: Arrivals) -> None:
         """Put it there when it has landed; at once if it has already."""
-        if self.landed:
-            arrivals.put(self)
-        else:
-            self._listeners.append(arrivals)
+        with self._lock:
+            if not self.landed:
+                self._listeners.append(arrivals)
+                return
+        arrivals.put(self)
 
     def land(self, answer: Answer) -> None:
-        """Take the answer. `announce` follows when the cache has it too."""
+        """Take the answer. `announce` follows."""
         self.counts = np.bincount(answer.ordinals, minlength=len(self)).astype(np.int32)
         self.starts = run_starts(self.counts)
         self.rows = answer.rows
@@ -83,10 +88,10 @@ class Flight:
 
     def announce(self) -> None:
         """Tell all who wait that it has landed."""
-        self.landed = True
+        with self._lock:
+            self.landed = True
         for arrivals in self._listeners:
             arrivals.put(self)
-        self._listeners.clear()
 
     def take_count(self) -> bool:
         """True for the first who asks: of all who wait for a flight, one adds it to its metrics."""

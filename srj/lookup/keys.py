@@ -45,12 +45,18 @@ class Keys:
         return Keys(tuple(pa.concat_arrays(columns) for columns in zip(*(part.columns for part in parts), strict=True)))
 
     def distinct(self) -> tuple[Keys, npt.NDArray[np.int64]]:
-        """The distinct keys in the order of their first appearance, and for each of the n keys its position among them.
+        """The distinct keys, and for each of the n keys its position among them.
+
+        Numbers and times come in rising order: an index is searched faster for neighbours. Others come in the order of their first
+        appearance, for they would take longer to sort than that saves.
 
         >>> keys, position = Keys((pa.array([7, 3, 7]),)).distinct()
         >>> keys.columns[0].to_pylist(), position.tolist()
-        ([7, 3], [0, 1, 0])
+        ([3, 7], [1, 0, 1])
         """
+        if len(self.columns) == 1 and _is_whole(self.columns[0].type):
+            rising, codes = np.unique(_plain(self.columns[0]).to_numpy(), return_inverse=True)
+            return Keys((pa.array(rising).view(self.columns[0].type),)), codes
         codes = _codes(self.columns[0])
         for column in self.columns[1:]:
             more = _codes(column)
@@ -67,6 +73,10 @@ class Keys:
         """A Python value for each key, equal where the keys are; tuples where there are several columns."""
         lists: list[list[Any]] = [_plain(column).to_pylist() for column in self.columns]
         return list(zip(*lists, strict=True)) if len(lists) > 1 else lists[0]
+
+
+def _is_whole(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_temporal(type_))
 
 
 def _plain(column: pa.Array) -> pa.Array:

@@ -135,9 +135,15 @@ class Operator:
             pending_bytes += size
             self._take_arrivals()
             while pending and (pending[0][0].is_landed or self._is_full(pending_bytes)):
-                first, size = pending.popleft()
-                pending_bytes -= size
-                yield self._retire(first)
+                if pending[0][0].is_landed:
+                    first, size = pending.popleft()
+                    pending_bytes -= size
+                    yield self._retire(first)
+                else:
+                    # Not all of the first batch at once: the next one is probed while the last flights of this are on their way.
+                    if pending_bytes > self._waiting_bytes:
+                        self._engine.flush()
+                    self._count_flight(self._next_arrival())
         while pending:
             yield self._retire(pending.popleft()[0])
 
