@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import ArrayType, BooleanType, DataType, LongType, StructField, StructType
 
-from srj.operators.launch import launcher
+from srj.launch import launcher
 from srj.operators.plan import Plan, observe
 from srj.stream_columns import free_name
 

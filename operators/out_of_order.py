@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
-from srj.operators.launch import launcher
+from srj.launch import launcher
 from srj.operators.plan import Plan, observe
 from srj.stream_columns import arrow_schema
 
@@ -22,7 +22,7 @@ def map_in_arrow(plan: Plan) -> DataFrame:
 
 
 def map_in_pandas(plan: Plan) -> DataFrame:
-    """The same over pandas frames, which is slower: for pipelines that have Arrow batches switched off."""
+    """The same over pandas frames."""
     stream = _numbered(plan)
     shape = (
         plan.settings.how,

@@ -11,6 +11,8 @@ from srj.errors import (
     SrjError,
     TableError,
 )
+from srj.operators.for_each_batch import for_each_batch
+from srj.operators.for_pandas import enrich_in_pandas
 from srj.options import Batch, Cache
 from srj.table import Table
 
@@ -26,5 +28,7 @@ __all__ = [
     "SrjError",
     "Table",
     "TableError",
+    "enrich_in_pandas",
+    "for_each_batch",
     "srj_enrich",
 ]

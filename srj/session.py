@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from srj.databases.base import Description, Question
 from srj.errors import ConnectionFailedError, RequestError, SrjError
+from srj.launch import launcher
 from srj.lookup.describe import describe
-from srj.operators.launch import launcher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import gc
+import queue
 import threading
 import time
 import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srj import Batch, ConnectionFailedError, LookupFailedError, MultipleMatchesError
+from srj.lookup.joined import Joined
+from srj.lookup.keys import Keys
 from srj.lookup.operator import Operator
+from srj.lookup.probe import Probe
 from tests.scripted import ArrowRows, Scripted, scripted_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from srj.lookup.flight import Flight
+    from srj.lookup.flight import Arrivals, Flight
 
 KEYS = st.one_of(st.none(), st.integers(0, 30))
 BATCHES = st.lists(st.lists(KEYS, max_size=40), max_size=12)
@@ -122,6 +127,79 @@ def test_hits_leave_while_misses_are_in_flight() -> None:
     finally:
         engine.close()
     assert left == [1, 2, 3, 0]
+
+
+def test_the_next_batch_is_asked_while_the_last_keys_of_the_one_before_are_on_their_way() -> None:
+    """In order as well: the database is never idle because one of many lookups is slow."""
+    slow = threading.Event()
+
+    def delay(number: int) -> float:
+        return 0.5 if number == 0 else 0.0
+
+    def fault(number: int) -> None:
+        if number == 0:
+            slow.set()
+
+    database = Scripted(values_of(dict.fromkeys(range(40), 1)), delay, fault)
+    engine = scripted_engine(database, batch=Batch(size=1, in_flight=2))
+    taken: list[bool] = []
+
+    def batches() -> Iterator[tuple[pa.Array, ...]]:
+        for start in range(0, 40, 8):
+            taken.append(slow.is_set())
+            yield (pa.array(range(start, start + 8), pa.int64()),)
+
+    try:
+        lengths = [len(joined.counts) for joined in Operator(engine).in_order(batches())]
+    finally:
+        engine.close()
+    assert lengths == [8] * 5
+    assert taken[:3] == [False] * 3, "the slow lookup had landed before the third batch was read"
+
+
+def test_matches_for_too_few_rows_are_never_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark would put all that follow beside other rows."""
+    engine = scripted_engine(Scripted(values_of({1: 1, 2: 1})))
+    monkeypatch.setattr(
+        Probe, "joined", lambda probe: Joined(np.ones(probe.length - 1, np.int32), pa.record_batch({"value": ["x"]}))
+    )
+    try:
+        with pytest.raises(AssertionError, match="expected matches for 2 rows, got them for 1"):
+            run_in_order(Operator(engine), [[1, 2]])
+    finally:
+        engine.close()
+
+
+def test_answers_go_into_the_cache_when_somebody_looks_there_or_many_have_come() -> None:
+    """Together, which is faster; what waits for that is bounded although nobody looks."""
+    keys = range(30_000)
+    database = Scripted({key: [str(key)] for key in keys})
+    engine = scripted_engine(database, unique=True, cache="8 MB", batch=Batch(size=1000, in_flight=1, latency="1 ms"))
+    try:
+        arrivals: Arrivals = queue.SimpleQueue()
+        flights = engine.admit(Keys((pa.array(keys, pa.int64()),)), arrivals).flights
+        for _ in flights:
+            assert arrivals.get(timeout=10).error is None
+        assert 20_000 <= engine._cache.stats().entries < 30_000
+        again = engine.admit(Keys((pa.array([29_999, 5], pa.int64()),)), arrivals)
+        assert again.found.hit.all()
+        assert again.found.rows["value"].to_pylist() == ["29999", "5"]
+        assert engine._cache.stats().entries == 30_000
+    finally:
+        engine.close()
+
+
+def test_a_failed_lookups_keys_are_asked_again_by_the_next_who_wants_them() -> None:
+    """Its error is for those who waited, not for those who come later."""
+    database = Scripted({1: ["one"]}, fault=lambda number: LookupFailedError("refused") if number == 0 else None)
+    engine = scripted_engine(database)
+    try:
+        with pytest.raises(LookupFailedError, match="refused"):
+            run_in_order(Operator(engine), [[1]])
+        assert run_in_order(Operator(engine), [[1]]) == [(0, "one")]
+    finally:
+        engine.close()
+    assert database.asked == [[1], [1]]
 
 
 def test_metrics_count_each_row_once() -> None:

@@ -202,7 +202,7 @@ def test_other_slips_in_the_sql_are_explained(place: Place) -> None:
 )
 def test_sql_that_leaves_the_place_where_it_stands_is_refused(place: Place, settings: dict[str, Any]) -> None:
     """Brackets closed and others opened, comments that hide what follows, clauses of another kind."""
-    assert "SQL that PostgreSQL accepts" in refusal(lambda: place.describe("products", **settings))
+    assert "expected SQL that is valid for table products in" in refusal(lambda: place.describe("products", **settings))
 
 
 def test_logins_that_are_refused_say_why_without_the_password(place: Place) -> None:

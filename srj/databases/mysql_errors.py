@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pymysql import err
 
-from srj.errors import ConnectionFailedError, DatabaseError, LookupFailedError, LookupTimeoutError, TableError
+from srj.databases.failures import cut, not_permitted, not_valid, place_of, too_slow, unanswered
+from srj.errors import ConnectionFailedError, DatabaseError, LookupFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,14 +36,14 @@ _BROKEN = (OSError, EOFError, AssertionError, IndexError)
 @contextmanager
 def connecting(url: DatabaseUrl, timeout: float) -> Iterator[None]:
     """Translate what goes wrong while a connection is made."""
-    place = _place(url)
+    place = place_of(url)
     try:
         yield
     except TimeoutError as error:
-        raise _unanswered(place, timeout) from error
+        raise unanswered(place, timeout) from error
     except err.Error as error:
         if isinstance(error.__cause__, TimeoutError):
-            raise _unanswered(place, timeout) from error
+            raise unanswered(place, timeout) from error
         if isinstance(error.__cause__, ssl.SSLCertVerificationError):
             raise LookupFailedError(
                 f"expected a certificate of {place} that can be verified, got: {_said(error)}; name its issuer by "
@@ -62,15 +63,15 @@ def connecting(url: DatabaseUrl, timeout: float) -> Iterator[None]:
 @contextmanager
 def asking(url: DatabaseUrl, table: str, timeout: float) -> Iterator[None]:
     """Translate what goes wrong while a table is asked."""
-    place = _place(url)
+    place = place_of(url)
     try:
         yield
     except TimeoutError as error:
-        raise _too_slow(place, table, timeout) from error
+        raise too_slow(place, table, timeout) from error
     except err.Error as error:
         code = _number(error)
         if code in _TIMEOUT:
-            raise _too_slow(place, table, timeout) from error
+            raise too_slow(place, table, timeout) from error
         if code is None or code in _TRANSIENT:
             raise ConnectionFailedError(
                 f"expected an answer of table {table} at {place}, got: {_said(error)}; try again when the server is well"
@@ -80,9 +81,7 @@ def asking(url: DatabaseUrl, table: str, timeout: float) -> Iterator[None]:
             "permissions"
         ) from error
     except _BROKEN as error:
-        raise ConnectionFailedError(
-            f"expected an open connection to {place} for table {table}, got: {_said(error)}; connect again"
-        ) from error
+        raise cut(place, table, _said(error)) from error
     except pa.ArrowException as error:
         raise LookupFailedError(
             f"expected values of table {table} at {place} of the types that it had at the start, got: {_said(error)}; start again"
@@ -99,14 +98,12 @@ def checking(table: str, part: str) -> Iterator[None]:
         if code is None or code in _TRANSIENT or code in _TIMEOUT:
             raise
         if code in _PERMISSION:
-            raise TableError(
-                f"expected permission to read table {table}, got: {_said(error)}; run GRANT SELECT for this user"
-            ) from error
-        raise TableError(f"expected SQL that is valid for table {table} in {part}, got: {_said(error)}; correct it") from error
+            raise not_permitted(table, _said(error), "GRANT SELECT") from error
+        raise not_valid(table, part, _said(error)) from error
 
 
 def _connection_error(error: err.Error, url: DatabaseUrl) -> DatabaseError:
-    code, place = _number(error), _place(url)
+    code, place = _number(error), place_of(url)
     if code in _LOGIN:
         return LookupFailedError(
             f"expected a login that {place} accepts, got: {_said(error)}; correct the user or the password in the URL"
@@ -121,23 +118,6 @@ def _connection_error(error: err.Error, url: DatabaseUrl) -> DatabaseError:
             f"expected a connection to {place}, got: {_said(error)}; check the host, the port and that it is running"
         )
     return LookupFailedError(f"expected a connection to {place}, got: {_said(error)}; correct the URL or the server's permissions")
-
-
-def _unanswered(place: str, timeout: float) -> ConnectionFailedError:
-    return ConnectionFailedError(
-        f"expected a connection to {place} within {timeout:g} s, got no answer; check the host, the port and firewalls"
-    )
-
-
-def _too_slow(place: str, table: str, timeout: float) -> LookupTimeoutError:
-    return LookupTimeoutError(
-        f"expected an answer of table {table} at {place} within {timeout:g} s, got none; look for locks and for a missing index, "
-        "or allow more time"
-    )
-
-
-def _place(url: DatabaseUrl) -> str:
-    return f"{url.host}:{url.port}/{url.database}"
 
 
 def _number(error: err.Error) -> int | None:

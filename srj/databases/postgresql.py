@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
@@ -22,6 +22,8 @@ from srj.databases.postgresql_wire import joined_rows, numbers, read_column
 from srj.errors import LookupFailedError, LookupTimeoutError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from srj.databases.base import Description, Question
     from srj.table import DatabaseUrl
 
@@ -41,32 +43,34 @@ class PostgreSQL:
 
     async def describe(self, question: Question, timeout: float) -> Description:
         """Describe the question's table; see `Database.describe`."""
-        started = asyncio.get_running_loop().time()
-        connection = await open_connection(question.url, timeout)
-        left = max(0.0, timeout - (asyncio.get_running_loop().time() - started))
-        try:
-            with asking(question.url, question.table, timeout):
-                async with asyncio.timeout(left):
-                    return await describe(connection, question)
-        finally:
-            await close_connection(connection)
+        async with _preparing(question, timeout) as connection:
+            description = await describe(connection, question)
+        await close_connection(connection)
+        return description
 
     async def connect(self, question: Question, description: Description, timeout: float) -> PostgreSQLConnection:
         """Open a connection with the lookup prepared; see `Database.connect`."""
-        started = asyncio.get_running_loop().time()
-        connection = await open_connection(question.url, timeout)
-        left = max(0.0, timeout - (asyncio.get_running_loop().time() - started))
-        try:
-            with asking(question.url, question.table, timeout):
-                async with asyncio.timeout(left):
-                    await register_codecs(connection, [part.type for part in description.key])
-                    await connection.execute(_INDEX_SETTINGS if description.index else _SETTINGS)
-                    statement = await connection.prepare(description.sql)
+        async with _preparing(question, timeout) as connection:
+            await register_codecs(connection, [part.type for part in description.key])
+            await connection.execute(_INDEX_SETTINGS if description.index else _SETTINGS)
+            statement = await connection.prepare(description.sql)
             _compare_types(statement, question, description)
-        except BaseException:
-            await close_connection(connection)
-            raise
         return PostgreSQLConnection(connection, statement, question, description)
+
+
+@asynccontextmanager
+async def _preparing(question: Question, timeout: float) -> AsyncIterator[asyncpg.Connection]:
+    """A connection, which is closed if what is done with it fails, or takes longer than connecting left of the timeout."""
+    started = asyncio.get_running_loop().time()
+    connection = await open_connection(question.url, timeout)
+    left = max(0.0, timeout - (asyncio.get_running_loop().time() - started))
+    try:
+        with asking(question.url, question.table, timeout):
+            async with asyncio.timeout(left):
+                yield connection
+    except BaseException:
+        await close_connection(connection)
+        raise
 
 
 class PostgreSQLConnection:

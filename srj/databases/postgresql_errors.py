@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from srj.errors import ConnectionFailedError, DatabaseError, LookupFailedError, LookupTimeoutError, RequestError, TableError
+from srj.databases.failures import cut, not_permitted, not_valid, place_of, too_slow, unanswered
+from srj.errors import ConnectionFailedError, DatabaseError, LookupFailedError, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,10 +24,6 @@ _NO_PERMISSION = "42501"
 _TRANSIENT = ("08", "53", "57P", "40001", "40P01", "25P03")
 
 
-def _place(url: DatabaseUrl) -> str:
-    return f"{url.host}:{url.port}/{url.database}"
-
-
 def _said(error: BaseException) -> str:
     """The server's words as part of a sentence."""
     message = getattr(error, "message", None) or str(error) or type(error).__name__
@@ -38,13 +35,11 @@ def _said(error: BaseException) -> str:
 @contextmanager
 def connecting(url: DatabaseUrl, timeout: float) -> Iterator[None]:
     """Translate what goes wrong while a connection is made."""
-    place = _place(url)
+    place = place_of(url)
     try:
         yield
     except TimeoutError as error:
-        raise ConnectionFailedError(
-            f"expected a connection to {place} within {timeout:g} s, got no answer; check the host, the port and firewalls"
-        ) from error
+        raise unanswered(place, timeout) from error
     except asyncpg.PostgresError as error:
         raise _login_error(error, url) from error
     except asyncpg.ClientConfigurationError as error:
@@ -58,7 +53,7 @@ def connecting(url: DatabaseUrl, timeout: float) -> Iterator[None]:
 
 
 def _login_error(error: asyncpg.PostgresError, url: DatabaseUrl) -> DatabaseError:
-    code, place = error.sqlstate or "", _place(url)
+    code, place = error.sqlstate or "", place_of(url)
     if code.startswith(_REFUSED_LOGIN):
         return LookupFailedError(
             f"expected a login that {place} accepts, got: {_said(error)}; correct user, password or the server's pg_hba.conf"
@@ -75,14 +70,11 @@ def _login_error(error: asyncpg.PostgresError, url: DatabaseUrl) -> DatabaseErro
 @contextmanager
 def asking(url: DatabaseUrl, table: str, timeout: float) -> Iterator[None]:
     """Translate what goes wrong while a table is asked."""
-    place = _place(url)
+    place = place_of(url)
     try:
         yield
     except (TimeoutError, asyncpg.QueryCanceledError) as error:
-        raise LookupTimeoutError(
-            f"expected an answer of table {table} at {place} within {timeout:g} s, got none; look for locks and for a "
-            "missing index, or allow more time"
-        ) from error
+        raise too_slow(place, table, timeout) from error
     except asyncpg.InvalidCachedStatementError as error:
         raise LookupFailedError(
             f"expected the columns of table {table} at {place} to keep their types while the query runs, got others; start it again"
@@ -100,9 +92,7 @@ def asking(url: DatabaseUrl, table: str, timeout: float) -> Iterator[None]:
             f"expected values of table {table} at {place} that the driver can read, got: {_said(error)}; cast the column to text"
         ) from error
     except (OSError, asyncpg.InterfaceError) as error:
-        raise ConnectionFailedError(
-            f"expected an open connection to {place} for table {table}, got: {_said(error)}; connect again"
-        ) from error
+        raise cut(place, table, _said(error)) from error
 
 
 @contextmanager
@@ -115,10 +105,5 @@ def checking(table: str, part: str) -> Iterator[None]:
         if code == _CANCELLED or code.startswith(_TRANSIENT):
             raise
         if code == _NO_PERMISSION:
-            raise TableError(
-                f"expected permission to read table {table}, got: {_said(error)}; run GRANT SELECT (and GRANT USAGE on its "
-                "schema) for this user"
-            ) from error
-        raise TableError(
-            f"expected SQL that PostgreSQL accepts for table {table} in {part}, got: {_said(error)}; correct it"
-        ) from error
+            raise not_permitted(table, _said(error), "GRANT SELECT (and GRANT USAGE on its schema)") from error
+        raise not_valid(table, part, _said(error)) from error

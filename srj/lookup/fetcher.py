@@ -152,10 +152,14 @@ class Fetcher:
             self._thread.join(timeout=10)
 
     def _not_joinable(self, values: list[Hashable]) -> list[int]:
-        """Positions of the keys that are not on their way, or in a flight that started too long ago to answer for now."""
+        """Positions of the keys that are not on their way, or in a flight that failed or started too long ago to answer for now."""
         places = self._places
         since = float("-inf") if self._fresh is None else self._clock() - self._fresh
-        stale = {number for number, flight in self._flights.items() if flight.started is not None and flight.started <= since}
+        stale = {
+            number
+            for number, flight in self._flights.items()
+            if flight.error is not None or (flight.started is not None and flight.started <= since)
+        }
         if not stale:
             return [position for position, value in enumerate(values) if value not in places]
         for number in stale:

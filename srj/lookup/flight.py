@@ -36,7 +36,7 @@ class Flight:
         counts: int32, a key's number of rows; starts: int64, where they begin in `rows`.
         started: when the lookup that answered was sent, on the engine's clock.
         seconds, retries: what it took.
-        is_overtaken: some of its keys may be asked anew by a later flight, since this one is too old to join.
+        is_overtaken: some of its keys may be asked anew by a later flight, since this one failed or is too old to join.
     """
 
     number: int = 0

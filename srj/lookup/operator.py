@@ -226,6 +226,9 @@ class Operator:
         for flight in probe.admitted.flights:
             self._count_flight(flight)
         joined = probe.joined()
+        # Spark puts the matches beside the rows by their places alone: one too few would misjoin all that follow.
+        if len(joined.counts) != probe.length:
+            raise AssertionError(f"expected matches for {probe.length} rows, got them for {len(joined.counts)}")
         self._count(joined)
         return joined
 

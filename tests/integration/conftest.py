@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
 from tests.integration.stores import Store, open_store
+from tests.local_spark import local_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
 
     from tests.servers import Server
 
@@ -27,26 +27,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """
     if SparkContext._active_spark_context is not None:
         raise RuntimeError("expected no other Spark in this process, for it would be used in place of the one with one core")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["TZ"] = "UTC"
     folder = tmp_path_factory.mktemp("spark")
-    settings = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.local.dir": str(folder / "local"),
-        "spark.python.udf.pipelined.enabled": "true",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    builder = SparkSession.builder.master("local[1]").appName("srj-integration")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    no_compiler = {"spark_sql_codegen_wholeStage": "false", "spark_sql_codegen_factoryMode": "NO_CODEGEN"}
+    session = local_spark(folder, 1, **no_compiler)
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

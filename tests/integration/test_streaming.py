@@ -12,11 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from srj import srj_enrich
-from srj.enrich import plan_for
-from srj.operators.for_each_batch import for_each_batch
-from srj.operators.out_of_order import map_in_pandas
-from srj.options import parse_options
+from srj import RequestError, enrich_in_pandas, for_each_batch, srj_enrich
 from tests.integration.scripts import run
 from tests.integration.stores import Store, open_store
 
@@ -169,7 +165,7 @@ def test_the_other_forms_give_the_same_rows(spark: SparkSession, shop: Store, fi
         assert query.awaitTermination(240)
         found = spark.read.parquet(str(out / "out")).drop("batch")
         assert Counter(map(tuple, found.collect())) == _expected()
-    stream = map_in_pandas(plan_for(_stream(spark, files), shop.table("shop"), "k", parse_options({"order": "any"}))).drop("time")
+    stream = enrich_in_pandas(_stream(spark, files), shop.table("shop"), "k").drop("time")
     _run(stream, tmp_path)
     assert _rows(spark, tmp_path) == _expected()
 
@@ -184,11 +180,13 @@ def test_map_in_pandas_gives_the_same_rows_as_map_in_arrow(spark: SparkSession, 
             prefix = {} if how in ("semi", "anti") else {"prefix": "p_"}
             options: Any = {"how": how, "order": "any"} | prefix
             expected = srj_enrich(batch, shop.table("shop"), "k", **options)
-            found = map_in_pandas(plan_for(batch, shop.table("shop"), "k", parse_options(options)))
+            found = enrich_in_pandas(batch, shop.table("shop"), "k", **options)
             assert found.schema == expected.schema
             assert Counter(map(tuple, found.collect())) == Counter(map(tuple, expected.collect())), how
     finally:
         spark.conf.set(zone, "UTC")
+    with pytest.raises(RequestError, match="expected order='any' for the pandas form, got 'input'; leave it out"):
+        enrich_in_pandas(batch, shop.table("shop"), "k", order="input")
 
 
 @pytest.mark.timeout(900)
