@@ -52,8 +52,9 @@ class PostgreSQL:
         """Open a connection with the lookup prepared; see `Database.connect`."""
         async with _preparing(question, timeout) as connection:
             await register_codecs(connection, [part.type for part in description.key])
-            await connection.execute(_INDEX_SETTINGS if description.index else _SETTINGS)
             statement = await connection.prepare(description.sql)
+            # After it, for it alone leaves a transaction open, whose lock on the table would keep others from altering that.
+            await connection.execute(_INDEX_SETTINGS if description.index else _SETTINGS)
             _compare_types(statement, question, description)
         return PostgreSQLConnection(connection, statement, question, description)
 

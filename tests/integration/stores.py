@@ -79,7 +79,7 @@ class Store:
             before = log.stat().st_size
             yield asked
             text = log.read_bytes()[before:].decode(errors="replace")
-            lookup = rf'execute [^:\n]*: SELECT srj_keys\.ord[^\n]* FROM "{table}"[^\n]*\n'
+            lookup = rf'execute [^:\n]*: SELECT [^\n]*srj_keys\.ord[^\n]* FROM "{table}"[^\n]*\n'
             parameter = r"[^\n]*DETAIL: +[Pp]arameters: \$1 = '\{([^}]*)\}'"
             asked += [int(key) for keys in re.findall(lookup + parameter, text) for key in keys.split(",")]
         else:
