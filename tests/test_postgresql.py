@@ -337,6 +337,13 @@ def test_the_order_of_first_rows_is_that_of_the_tables_columns_whatever_their_na
     assert place.lookup([7], "ordered", "k", columns=("a",), first=True, order_by="c0") == [(0, 9)]
 
 
+def test_a_table_with_as_many_columns_as_there_can_be_is_joined(place: Place) -> None:
+    """PostgreSQL has at most 1,600, and a statement returns at most 1,664."""
+    place.sql(f"CREATE TABLE wide (id int, {', '.join(f'c{number} bool' for number in range(1599))}); INSERT INTO wide VALUES (7)")
+    place.sql("UPDATE wide SET c0 = true, c1598 = false")
+    assert place.lookup([7], "wide") == [(0, True, *[None] * 1597, False)]
+
+
 def test_a_batch_whose_rows_fill_more_than_the_server_sends_at_once_is_asked_in_halves(place: Place) -> None:
     """PostgreSQL builds no row of more than 1 GB, and sends a batch's answer as one."""
     place.sql("CREATE TABLE large (id int PRIMARY KEY); INSERT INTO large VALUES (1), (2), (3)")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from contextlib import asynccontextmanager, suppress
-from itertools import count
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -18,7 +17,7 @@ from srj.databases.postgresql_describe import describe
 from srj.databases.postgresql_errors import asking, connecting
 from srj.databases.postgresql_sql import own_type
 from srj.databases.postgresql_types import parameter, register_codecs, travels_as
-from srj.databases.postgresql_wire import joined_rows, numbers, read_column
+from srj.databases.postgresql_wire import joined_rows, numbers, read_columns
 from srj.errors import LookupFailedError, LookupTimeoutError
 
 if TYPE_CHECKING:
@@ -101,10 +100,10 @@ class PostgreSQLConnection:
     async def _ask(self, keys: tuple[pa.Array, ...]) -> Answer:
         try:
             # Cancelled by the time-out, the driver asks the server to cancel the statement as well.
-            (sent,) = await self._statement.fetch(*[parameter(part) for part in keys])
+            (row,) = await self._statement.fetch(*[parameter(part) for part in keys])
         except asyncpg.ProgramLimitExceededError:
             return await self._ask_halves(keys)
-        return self._answer(sent)
+        return self._answer(row["srj_sent"])
 
     async def _ask_halves(self, keys: tuple[pa.Array, ...]) -> Answer:
         """The server builds no row of more than 1 GB, in which it sends its answer."""
@@ -134,13 +133,11 @@ class PostgreSQLConnection:
             await self._connection.execute(f"SET statement_timeout = {milliseconds}")
             self._server_timeout = timeout
 
-    def _answer(self, sent: asyncpg.Record) -> Answer:
+    def _answer(self, sent: list[bytes | None]) -> Answer:
         ordinals = numbers(sent[0]) - 1
         if not self._columns:
             return Answer(np.sort(ordinals), _empty_columns(len(ordinals)))
-        arrays = [
-            read_column(sent[at], sent[at + 1], part.type, part.name) for at, part in zip(count(1, 2), self._columns, strict=False)
-        ]
+        arrays = read_columns(sent[1:], [(part.name, part.type) for part in self._columns])
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         if np.any(ordinals[1:] < ordinals[:-1]):
             order = np.argsort(ordinals, kind="stable")

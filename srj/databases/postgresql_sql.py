@@ -43,8 +43,8 @@ class Returned:
 class Lookup:
     """The parts of the statement.
 
-    Its result is one row: the keys' ordinals and the columns as `send` sends them; then NULLs of the types of the columns that are
-    sent as they are.
+    Its result is one row: the keys' ordinals and the columns as `send` sends them; then NULLs of the types of those columns that
+    are sent as they are.
 
     Attributes:
         relation: the table's quoted name, with its schema if one was given.
@@ -93,7 +93,7 @@ class Lookup:
         if not own:
             return sent
         types = f"SELECT {', '.join(self._inner_columns())} FROM {self.relation} WHERE false"
-        return f"SELECT srj_sent.*, {', '.join(own)} FROM ({sent}) AS srj_sent LEFT JOIN ({types}) AS srj_types ON true"
+        return f"SELECT srj_answer.*, {', '.join(own)} FROM ({sent}) AS srj_answer LEFT JOIN ({types}) AS srj_types ON true"
 
     def _select(self) -> str:
         outer = [f"{self.alias}.ord"] + [f"t.srj_c{i}" for i in range(len(self.columns))]

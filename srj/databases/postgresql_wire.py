@@ -74,18 +74,31 @@ class Sent:
 
 
 def send(columns: Sequence[Sent], rows: str, *, ordinal: str | None = None) -> str:
-    """The statement that sends columns of the subquery `rows`, two results each; before them its `ordinal`, a bigint.
+    """The statement that sends columns of the subquery `rows`: one bytea[], two elements each; first its `ordinal`, a bigint.
+
+    One array, for a table may have more columns than half of those that a statement may return.
 
     >>> send([], "SELECT 1::bigint AS ord", ordinal="ord")
-    "SELECT pg_catalog.string_agg(pg_catalog.int8send(ord), '') AS srj_0 FROM (SELECT ord FROM (SELECT 1::bigint AS ord) \
-AS srj_rows OFFSET 0) AS srj_values"
+    "SELECT ARRAY[pg_catalog.string_agg(pg_catalog.int8send(ord), '')] AS srj_sent FROM (SELECT ord FROM \
+(SELECT 1::bigint AS ord) AS srj_rows OFFSET 0) AS srj_values"
     """
-    results = [] if ordinal is None else [_strung(f"pg_catalog.int8send({ordinal})")]
-    results += [aggregate for column in columns for aggregate in column.aggregates]
-    named = ", ".join(f"{result} AS srj_{number}" for number, result in enumerate(results))
+    sent = [] if ordinal is None else [_strung(f"pg_catalog.int8send({ordinal})")]
+    sent += [aggregate for column in columns for aggregate in column.aggregates]
     values = ([] if ordinal is None else [ordinal]) + [f"{column.value} AS {column.name}" for column in columns]
     # With OFFSET the planner leaves the values where they are: each is computed once, though two aggregates use it.
-    return f"SELECT {named} FROM (SELECT {', '.join(values)} FROM ({rows}) AS srj_rows OFFSET 0) AS srj_values"
+    source = f"SELECT {', '.join(values)} FROM ({rows}) AS srj_rows OFFSET 0"
+    return f"SELECT ARRAY[{', '.join(sent)}] AS srj_sent FROM ({source}) AS srj_values"
+
+
+def read_columns(sent: Sequence[bytes | None], columns: Sequence[tuple[str, pa.DataType]]) -> list[pa.Array]:
+    """The columns of these names and Arrow types that `send` sent, its ordinal left out.
+
+    Raises:
+        LookupFailedError: as `read_column`.
+    """
+    return [
+        read_column(values, marks, arrow, name) for values, marks, (name, arrow) in zip(sent[::2], sent[1::2], columns, strict=True)
+    ]
 
 
 def _strung(expression: str) -> str:

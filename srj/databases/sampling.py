@@ -51,7 +51,7 @@ async def _sample_postgresql(question: Question, description: Description, count
     from srj.databases.postgresql_errors import asking  # noqa: PLC0415
     from srj.databases.postgresql_sql import quote  # noqa: PLC0415
     from srj.databases.postgresql_types import wire  # noqa: PLC0415
-    from srj.databases.postgresql_wire import Sent, read_column, send  # noqa: PLC0415
+    from srj.databases.postgresql_wire import Sent, read_columns, send  # noqa: PLC0415
 
     names = [f"k{i}" for i in range(len(description.key))]
     key = [(one.sql, f"{one.sql} AS {name}") for one, name in zip(description.key, names, strict=True)]
@@ -61,10 +61,10 @@ async def _sample_postgresql(question: Question, description: Description, count
     try:
         with asking(question.url, question.table, timeout):
             async with asyncio.timeout(timeout):
-                sent = await connection.fetchrow(sql)
+                sent = await connection.fetchval(sql)
     finally:
         await close_connection(connection)
-    return [read_column(sent[2 * i], sent[2 * i + 1], one.type, one.name) for i, one in enumerate(description.key)]
+    return read_columns(sent, [(one.name, one.type) for one in description.key])
 
 
 async def _sample_mysql(question: Question, description: Description, count: int, timeout: float) -> list[pa.Array]:
