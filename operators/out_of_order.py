@@ -54,7 +54,7 @@ def _schema(plan: Plan) -> StructType:
 def _finish(joined: DataFrame, plan: Plan) -> DataFrame:
     settings, metrics = plan.settings, joined.columns[-1]
     if settings.metrics:
-        joined = observe(joined, plan, F.col(metrics))
+        joined = observe(joined, plan, metrics)
     if settings.how != "left":  # a row that only carried metrics
         joined = joined.where(F.col(metrics).isNull())
     return joined.drop(metrics).toDF(*plan.stream.columns, *[name for name, _ in plan.added])

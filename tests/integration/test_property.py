@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from srj import srj_enrich
@@ -18,7 +19,7 @@ from tests.integration.cases import HOWS, Case, cases, collected, create, own_jo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from tests.integration.conftest import Observed
     from tests.integration.stores import Store
@@ -206,11 +207,17 @@ def test_tables_without_rows_or_without_other_columns(spark: SparkSession, store
     store.run("CREATE TABLE bare_empty (k int PRIMARY KEY, v int)")
     stream = spark.range(0, 4, 1, 2).selectExpr("cast(nullif(id, 3) AS int) AS k")
     keys = {"bare": [1, 1, 2], "bare_unique": [1, 2], "bare_empty": []}
-    for (name, rows), how, order in itertools.product(keys.items(), HOWS, ORDERS):
+    ours, theirs = [], []
+    for (name, rows), how in itertools.product(keys.items(), HOWS):
         table = spark.createDataFrame([(key,) for key in rows], "t int")
-        expected = stream.join(table, stream["k"] == table["t"], f"left_{how}" if how in ("semi", "anti") else how).select("k")
-        for turn in ("cold", "warm"):
-            found = srj_enrich(stream, store.table(name), "k", how=how, order=order, ttl=float(1000 + ORDERS.index(order))).select(
-                "k"
-            )
-            assert Counter(found.collect()) == Counter(expected.collect()), (name, how, order, turn)
+        expected = stream.join(table, stream["k"] == table["t"], f"left_{how}" if how in ("semi", "anti") else how)
+        theirs.append(expected.select("k", F.lit(f"{name} {how}").alias("tag")))
+        for order, turn in itertools.product(ORDERS, ("cold", "warm")):
+            found = srj_enrich(stream, store.table(name), "k", how=how, order=order, ttl=float(1000 + ORDERS.index(order)))
+            ours.append(found.select("k", F.lit(f"{name} {how} {order} {turn}").alias("tag")))
+    wanted, got = (Counter(reduce(DataFrame.unionAll, frames).collect()) for frames in (theirs, ours))
+    assert got == {
+        (key, f"{tag} {order} {turn}"): count
+        for (key, tag), count in wanted.items()
+        for order, turn in itertools.product(ORDERS, ("cold", "warm"))
+    }
