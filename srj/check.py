@@ -186,14 +186,19 @@ def _column(name: str, database_type: str, arrow: pa.DataType) -> ColumnReport:
 def show(report: Report, console: Console) -> None:
     """Print a report for people."""
     facts = Grid.grid(padding=(0, 2))
+    facts.add_column(no_wrap=True)
+    facts.add_column(overflow="fold")
     rows = "unknown" if report.rows is None else f"about {report.rows:,}"
-    several = f"no: about {report.rows_per_key:,.1f} rows a key"
+    if report.rows is None:
+        several = "not promised; how many rows a key has the database can't say before ANALYZE"
+    else:
+        several = f"no: about {report.rows_per_key:,.1f} rows a key"
     for label, value in (
         ("table", report.table),
         ("server", report.server),
         ("rows", rows),
         ("key is unique", "yes" if report.unique else several),
-        ("index", report.index or "none"),
+        ("index", report.index or "none: each lookup reads the whole table"),
     ):
         facts.add_row(f"[bold]{label}", escape(value))
     console.print(facts)

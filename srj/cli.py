@@ -63,7 +63,7 @@ def check_table(
         typer.Option(
             "--columns",
             "-c",
-            help="A column or SQL expression to fetch ('price * 1.2 AS gross'); repeat it for more. Default: all but the key.",
+            help="A column or SQL expression to fetch ('upper(name) AS title'); repeat it for more. Default: all but the key.",
             metavar="EXPRESSION",
         ),
     ] = None,

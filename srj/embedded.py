@@ -17,6 +17,7 @@ import time
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
 
 from srj.errors import ConnectionFailedError, RequestError
 
@@ -261,7 +262,8 @@ class EmbeddedPostgres(TemporaryServer):
     @property
     def url(self) -> str:
         """The server's address with login and password written out, without a table."""
-        return f"postgresql://{self.user}:{self.password}@{self.host}:{self.port}/{self.database}"
+        user, password, database = (quote(part, safe="") for part in (self.user, self.password, self.database))
+        return f"postgresql://{user}:{password}@{self.host}:{self.port}/{database}"
 
     def _initialise(self) -> None:
         secret = self._write_private("password", self.password)

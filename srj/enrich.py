@@ -10,13 +10,14 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from srj.databases.base import Question
 from srj.databases.conversion import check_key_type
+from srj.errors import RequestError
 from srj.lookup.engine import check_cache
 from srj.lookup.spec import LookupSpec
 from srj.operators.in_order import in_order
 from srj.operators.out_of_order import map_in_arrow
 from srj.operators.plan import Plan
 from srj.options import Cache, Options, parse_options
-from srj.session import check_shuffle, description_of, flushes_each_batch, is_case_sensitive, without_secret
+from srj.session import check_python, check_shuffle, description_of, flushes_each_batch, is_case_sensitive, without_secret
 from srj.stream_columns import check_clash, key_pairs, stream_key
 from srj.table import Table
 
@@ -56,7 +57,7 @@ def srj_enrich(
         **options: all optional:
 
             * ``how``: ``"left"`` (default), ``"inner"``, ``"semi"``, ``"anti"``.
-            * ``columns``: table columns or SQL expressions (``"price * 1.2 AS gross"``); default: all but the key's.
+            * ``columns``: table columns or SQL expressions (``"upper(name) AS title"``); default: all but the key's.
             * ``where``: an SQL condition on the table.
             * ``prefix``: put before the added names; without it a name that the stream has already is an error.
             * ``on_multiple``: a key has several rows: ``"all"`` (default), ``"first"`` in the order of ``order_by`` (default: the
@@ -103,6 +104,10 @@ def srj_enrich(
 
 def plan_for(df: DataFrame, table: str | Table, key: str | Sequence[str] | Mapping[str, str], settings: Settings) -> Plan:
     """Check the request against the stream and the table; what an operator is built from."""
+    if not hasattr(df, "sparkSession"):
+        raise RequestError(
+            f"expected a DataFrame first and the table second, got {type(df).__name__} first; write srj_enrich(df, table, …)"
+        )
     session = df.sparkSession
     table = table if isinstance(table, Table) else Table(table)
     pairs = key_pairs(key)
@@ -125,7 +130,7 @@ def plan_for(df: DataFrame, table: str | Table, key: str | Sequence[str] | Mappi
         (settings.prefix + column.name, from_arrow_type(column.type, prefer_timestamp_ntz=True)) for column in description.columns
     )
     check_clash(df.columns, [name for name, _ in added], case_sensitive=case_sensitive)
-    for warning in (*description.warnings, *check_shuffle(session)):
+    for warning in (*description.warnings, *check_shuffle(session), *check_python(session)):
         warnings.warn(warning, stacklevel=3)
     spec = LookupSpec(
         question, description, settings.lookup, at_most_one=settings.on_multiple == "error" and not question.exists_only

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pickle
+import shutil
+import sys
 import time
+import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srj.databases.base import Description, Question
-from srj.errors import ConnectionFailedError, RequestError, SrjError
+from srj.errors import ConnectionFailedError, LookupTimeoutError, RequestError, SrjError
 from srj.launch import launcher
 from srj.lookup.describe import describe
 
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
 
 # A table is described again after this time, so that a session outlives changes of the table.
 _FRESH_SECONDS = 60.0
+# And kept this long for the case that the database can't be reached then.
+_KEPT_SECONDS = 3600.0
 
 _descriptions: dict[tuple[str, Question, str], tuple[float, Description]] = {}
 _secrets: dict[str, str] = {}
@@ -37,19 +43,30 @@ def description_of(session: SparkSession, question: Question, url: DatabaseUrl, 
     if name in _descriptions and time.monotonic() - _descriptions[name][0] < _FRESH_SECONDS:
         return _descriptions[name][1]
     try:
-        description = describe(replace(question, url=url), timeout)
+        description = _describe_anywhere(session, question, url, timeout)
+    except (ConnectionFailedError, LookupTimeoutError) as error:
+        if name not in _descriptions:
+            raise
+        # A foreachBatch function whose keys are all cached goes on while the database is away.
+        description = _descriptions[name][1]
+        warnings.warn(f"the table is taken for what it was when it was last described, for now: {error}", stacklevel=4)
+    now = time.monotonic()
+    # A foreachBatch function whose condition changes would fill the memory in the end.
+    for old, (at, _) in list(_descriptions.items()):
+        if now - at >= _KEPT_SECONDS:
+            _descriptions.pop(old, None)
+    _descriptions[name] = (now, description)
+    return description
+
+
+def _describe_anywhere(session: SparkSession, question: Question, url: DatabaseUrl, timeout: float) -> Description:
+    try:
+        return describe(replace(question, url=url), timeout)
     except ConnectionFailedError:
         # Private networks and Connect clients: the workers may reach what this process can't.
         if _conf(session, "spark.master").startswith("local"):
             raise
-        description = _describe_there(session, question, timeout)
-    now = time.monotonic()
-    # A foreachBatch function whose condition changes would fill the memory in the end.
-    for old, (at, _) in list(_descriptions.items()):
-        if now - at >= _FRESH_SECONDS:
-            _descriptions.pop(old, None)
-    _descriptions[name] = (now, description)
-    return description
+        return _describe_there(session, question, timeout)
 
 
 def without_secret(session: SparkSession, url: DatabaseUrl) -> DatabaseUrl:
@@ -98,6 +115,20 @@ def check_shuffle(session: SparkSession) -> tuple[str, ...]:
     warning = (
         f"a shuffle on an enriched column is exact after a task is retried only with {name}=true (Spark 4.1 and later), which "
         "is not set; set it if you group, join or repartition by what srj_enrich adds and the table may change meanwhile"
+    )
+    return (warning,)
+
+
+def check_python(session: SparkSession) -> tuple[str, ...]:
+    """A warning where Spark's workers on this machine are another Python than this, which may lack srj."""
+    if is_connect(session) or not _conf(session, "spark.master").startswith("local"):
+        return ()
+    theirs = shutil.which(session.sparkContext.pythonExec)
+    if theirs is None or Path(theirs).parent == Path(sys.executable).parent:
+        return ()
+    warning = (
+        f"Spark's Python workers run {theirs}, while this is {sys.executable}, and what one has installed the other may lack; set "
+        "PYSPARK_PYTHON to it before the session starts, or activate its environment"
     )
     return (warning,)
 

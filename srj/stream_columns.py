@@ -35,7 +35,7 @@ def key_pairs(key: object) -> list[tuple[str, str]]:
     if not pairs or not all(isinstance(name, str) and name for pair in pairs for name in pair):
         raise RequestError(
             f"expected key as a column name, a list of names or {{'stream column': 'table column'}}, got {key!r}; "
-            "name at least one column"
+            "write names, not Column objects, and at least one"
         )
     table_columns = [column for _, column in pairs]
     if len(set(table_columns)) < len(table_columns):

@@ -169,7 +169,7 @@ class Table:
             characters are written ``%XX``.
         name: the table, when the URL has no ``#``: ``"public.products"`` or ``("public", "products")``. Names are taken exactly
             as written, upper and lower case included; a name with a dot is given as a tuple or in double quotes.
-        columns: column names or SQL expressions (``"price * 1.2 AS gross"``); default all columns but the key's.
+        columns: column names or SQL expressions (``"upper(name) AS title"``); default all columns but the key's.
         where: an SQL condition that rows must fulfil to be found.
 
     Raises:

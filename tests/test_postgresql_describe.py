@@ -52,6 +52,18 @@ def test_a_missing_index_is_warned_of_with_its_cost(place: Place) -> None:
     place.sql("CREATE TABLE tiny (id int, v int); CREATE INDEX tiny_i ON tiny (id); INSERT INTO tiny VALUES (1), (2); ANALYZE tiny")
     assert place.describe("tiny", "v").warnings == ()
     assert place.describe("tiny").index == "tiny_i"
+    place.sql("CREATE TABLE unknown (id int, v int)")
+    (warning,) = place.describe("unknown", "v").warnings
+    assert "does not know its size before ANALYZE; create an index on (v)" in warning
+
+
+def test_a_volatile_expression_that_keeps_the_index_from_serving_is_named(place: Place) -> None:
+    """An index that is there needs not be created."""
+    description = place.describe("products", columns=("random() AS r",))
+    assert description.index is None
+    (warning,) = description.warnings
+    assert "an expression among the columns keeps index products_pkey of table products from serving the key id" in warning
+    assert place.describe("products", columns=("upper(name) AS n",)).warnings == ()
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ class Question:
         url: where the database is; secrets stay references until a connection is made.
         name: the identifiers that name the table: ``("public", "products")`` or ``("products",)``.
         key: the table's key columns, in the order in which keys are given.
-        columns: names or SQL expressions (``"price * 1.2 AS gross"``); None means all but the key's.
+        columns: names or SQL expressions (``"upper(name) AS title"``); None means all but the key's.
         where: an SQL condition on the table, or None.
         exists_only: only ask whether a row exists (semi and anti joins): no columns come back.
         first: keep one row a key, the first by `order_by`.

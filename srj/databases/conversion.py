@@ -58,9 +58,11 @@ type string; write CAST(order_id AS BIGINT)
     if _is_lossless(stream, key):
         return
     quoted = name if re.fullmatch(r"\w+(\.\w+)*", name) else f"`{name.replace('`', '``')}`"
+    has_fractions = types.is_floating(stream) or types.is_decimal(stream)
+    condition = "if all its values are whole, " if types.is_integer(key.type) and has_fractions else ""
     raise RequestError(
         f"expected a key that converts to the table's {key.name} ({key.db_type}) without loss, got {name} of type "
-        f"{spark_type(stream)}; write CAST({quoted} AS {_cast_target(key.type)})"
+        f"{spark_type(stream)}; {condition}write CAST({quoted} AS {_cast_target(key.type)})"
     )
 
 

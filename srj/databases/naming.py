@@ -31,6 +31,10 @@ def named_expression(text: str, table: str, columns: Iterable[str]) -> tuple[str
     """
     match = _ALIASED.fullmatch(text.strip())
     if match is None:
+        if text.strip().endswith("*"):
+            raise TableError(
+                f"expected columns of table {table} one by one, got {text!r}; leave columns out to have all but the key's"
+            )
         if re.fullmatch(r"\w+", text):
             raise TableError(f"expected a column of table {table}, got {text!r}; {nearest(text, columns)}")
         raise TableError(f"expected a column of table {table} or an expression with a name, got {text!r}; write '{text} AS name'")

@@ -77,7 +77,7 @@ async def describe(connection: asyncpg.Connection, question: Question) -> Descri
         index=index,
         rows=rows,
         rows_per_key=1.0 if is_unique else _rows_per_key(question.key, rows, statistics),
-        warnings=tuple(_warnings(question, relation, index, rows)),
+        warnings=tuple(_warnings(question, relation, index, rows, hindered=await _hindered(connection, question, lookup, index))),
     )
 
 
@@ -180,6 +180,16 @@ async def _plan(connection: asyncpg.Connection, question: Question, sql: str, ke
     return list(_nodes(json.loads(text)[0]["Plan"]))
 
 
+async def _hindered(connection: asyncpg.Connection, question: Question, lookup: Lookup, index: str | None) -> str | None:
+    """The index that would serve, were it not for the columns asked for: PostgreSQL looks behind no volatile expression."""
+    if index is not None or all(returned.sql.startswith('"') for returned in lookup.columns):
+        return None
+    plan = await _plan(
+        connection, question, replace(lookup, columns=()).join(), [parameter(pa.array([], key.arrow)) for _, key in lookup.keys]
+    )
+    return next((node["Index Name"] for node in plan if _serves(node, lookup.alias)), None)
+
+
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for child in plan.get("Plans", ()):
@@ -209,12 +219,24 @@ def _rows_per_key(key: Sequence[str], rows: int | None, statistics: dict[str, An
     return max(1.0, with_key / max(1.0, distinct))
 
 
-def _warnings(question: Question, relation: Relation, index: str | None, rows: int | None) -> Iterator[str]:
+def _warnings(
+    question: Question, relation: Relation, index: str | None, rows: int | None, *, hindered: str | None
+) -> Iterator[str]:
     key = ", ".join(question.key)
     if relation.kind == _FOREIGN:
         yield (
             f"table {question.table} is a foreign table, whose indexes can't be seen from here: each batch may fetch all its rows; "
             f"see that its own server has an index on {key} and that the wrapper sends the key there (EXPLAIN shows it)"
+        )
+    elif hindered is not None:
+        yield (
+            f"an expression among the columns keeps index {hindered} of table {question.table} from serving the key {key}: each "
+            "batch of keys reads the whole table; leave out what is volatile, such as random(), and compute it in Spark"
+        )
+    elif index is None and rows is None:
+        yield (
+            f"no index of table {question.table} serves the key {key}: each batch of keys reads the whole table, and the database "
+            f"does not know its size before ANALYZE; create an index on ({key})"
         )
     elif index is None and rows is not None and rows > _FEW_ROWS:
         target = "the tables below it" if relation.kind == _VIEW else question.table

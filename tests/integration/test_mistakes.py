@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -385,8 +386,51 @@ def test_a_key_that_is_none(stream: DataFrame, key: Any) -> None:
     assert _refused(stream, table, key, RequestError) == (
         f"expected key as a column name, a list of names or {{'stream column': 'table column'}}, got "
         f"{[key] if key == '' else key!r}; "
-        "name at least one column"
+        "write names, not Column objects, and at least one"
     )
+
+
+def test_the_stream_and_the_table_in_the_wrong_order(stream: DataFrame) -> None:
+    """They are told apart before anything else is done."""
+    with pytest.raises(RequestError, match=r"expected a DataFrame first and the table second, got str first; write srj_enrich\(df"):
+        srj_enrich("postgresql://reader@nowhere/shop#products", stream, "id")  # type: ignore[arg-type]  # the mistake
+
+
+def test_all_columns_by_a_star(shop: Store, stream: DataFrame) -> None:
+    """It has no name, and is not needed."""
+    message = _refused(stream, shop.table("products"), "id", TableError, columns=["*"])
+    assert message == "expected columns of table products one by one, got '*'; leave columns out to have all but the key's"
+
+
+def test_workers_of_another_python(
+    shop: Store, stream: DataFrame, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    """A warning on the driver, before the worker fails for want of a package."""
+    srj_enrich(stream, shop.table("products"), "id", **SIMPLE)
+    assert not [one for one in recwarn if "PYSPARK_PYTHON" in str(one.message)]
+    other = tmp_path / "python3"
+    other.symlink_to(sys.executable)
+    monkeypatch.setattr(stream.sparkSession.sparkContext, "pythonExec", str(other))
+    with pytest.warns(UserWarning, match=f"workers run {other}, while this is {sys.executable}.*set PYSPARK_PYTHON"):
+        srj_enrich(stream, shop.table("products"), "id", **SIMPLE)
+
+
+def test_a_table_described_before_is_enough_while_the_database_is_away(
+    shop: Store, stream: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A foreachBatch function joins anew in each micro-batch, and what is cached needs no database."""
+    table = shop.table("products")
+    first = srj_enrich(stream, table, "id", **SIMPLE)
+    monkeypatch.setattr("srj.session._FRESH_SECONDS", 0.0)
+    shop.server.stop()
+    try:
+        with pytest.warns(UserWarning, match="taken for what it was when it was last described, for now: expected a"):
+            again = srj_enrich(stream, table, "id", **SIMPLE)
+        assert again.columns == first.columns
+        with pytest.raises(ConnectionFailedError):
+            srj_enrich(stream, table, "id", columns=["code"])
+    finally:
+        shop.server.start()
 
 
 def test_bad_where(shop: Store, stream: DataFrame) -> None:
