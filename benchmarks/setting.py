@@ -147,5 +147,4 @@ def _fill(server: servers.Server, name: str, rows: int) -> None:
 def _spark(folder: Path) -> SparkSession:
     # What runs in workers is imported there; local mode starts them with this process's environment.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-    settings = {"spark_driver_memory": "4g", "spark_log_level": "ERROR"}
-    return local_spark(folder, 2, **settings)
+    return local_spark(folder, 2, {"spark.driver.memory": "4g", "spark.log.level": "ERROR"})

@@ -1,1 +1,1 @@
-"""How the core is mounted in Spark: in order, out of order over Arrow or pandas, and inside foreachBatch."""
+"""How the core is mounted in Spark: in order, and out of order over Arrow or pandas."""

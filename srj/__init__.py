@@ -11,8 +11,7 @@ from srj.errors import (
     SrjError,
     TableError,
 )
-from srj.operators.for_each_batch import for_each_batch
-from srj.operators.for_pandas import enrich_in_pandas
+from srj.forms import enrich_in_pandas, for_each_batch
 from srj.options import Batch, Cache
 from srj.table import Table
 

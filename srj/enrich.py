@@ -17,7 +17,7 @@ from srj.operators.in_order import in_order
 from srj.operators.out_of_order import map_in_arrow
 from srj.operators.plan import Plan
 from srj.options import Cache, Options, parse_options
-from srj.session import check_python, check_shuffle, description_of, flushes_each_batch, is_case_sensitive, without_secret
+from srj.session import check_flushing, check_python, check_shuffle, description_of, is_case_sensitive, without_secret
 from srj.stream_columns import check_clash, key_pairs, stream_key
 from srj.table import Table
 
@@ -93,12 +93,6 @@ def srj_enrich(
     plan = plan_for(df, table, key, settings)
     if settings.order == "input":
         return in_order(plan)
-    if not flushes_each_batch(df.sparkSession):
-        warnings.warn(
-            "order='any' asks for rows to leave early, but Spark gathers 64 KB before it takes a batch from Python; "
-            "start the session with spark.python.udf.pipelined.enabled=true (Spark 4.3 and later)",
-            stacklevel=2,
-        )
     return map_in_arrow(plan)
 
 
@@ -130,7 +124,8 @@ def plan_for(df: DataFrame, table: str | Table, key: str | Sequence[str] | Mappi
         (settings.prefix + column.name, from_arrow_type(column.type, prefer_timestamp_ntz=True)) for column in description.columns
     )
     check_clash(df.columns, [name for name, _ in added], case_sensitive=case_sensitive)
-    for warning in (*description.warnings, *check_shuffle(session), *check_python(session)):
+    flushing = check_flushing(session) if settings.order == "any" else ()
+    for warning in (*description.warnings, *check_shuffle(session), *check_python(session), *flushing):
         warnings.warn(warning, stacklevel=3)
     spec = LookupSpec(
         question, description, settings.lookup, at_most_one=settings.on_multiple == "error" and not question.exists_only

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
-import shutil
+import subprocess
 import sys
 import time
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srj.databases.base import Description, Question
@@ -102,9 +102,15 @@ def is_case_sensitive(session: SparkSession) -> bool:
     return _conf(session, "spark.sql.caseSensitive") == "true"
 
 
-def flushes_each_batch(session: SparkSession) -> bool:
-    """Whether a batch leaves Python when it is made, rather than when 64 KB have gathered."""
-    return _conf(session, "spark.python.udf.pipelined.enabled") == "true"
+def check_flushing(session: SparkSession) -> tuple[str, ...]:
+    """A warning where a batch does not leave Python when it is made, but when 64 KB have gathered."""
+    if _conf(session, "spark.python.udf.pipelined.enabled") == "true":
+        return ()
+    warning = (
+        "order='any' asks for rows to leave early, but Spark gathers 64 KB before it takes a batch from Python; "
+        "start the session with spark.python.udf.pipelined.enabled=true (Spark 4.3 and later)"
+    )
+    return (warning,)
 
 
 def check_shuffle(session: SparkSession) -> tuple[str, ...]:
@@ -123,14 +129,25 @@ def check_python(session: SparkSession) -> tuple[str, ...]:
     """A warning where Spark's workers on this machine are another Python than this, which may lack srj."""
     if is_connect(session) or not _conf(session, "spark.master").startswith("local"):
         return ()
-    theirs = shutil.which(session.sparkContext.pythonExec)
-    if theirs is None or Path(theirs).parent == Path(sys.executable).parent:
+    theirs = session.sparkContext.pythonExec
+    environment = _environment_of(theirs)
+    if environment in (None, sys.prefix):
         return ()
     warning = (
-        f"Spark's Python workers run {theirs}, while this is {sys.executable}, and what one has installed the other may lack; set "
-        "PYSPARK_PYTHON to it before the session starts, or activate its environment"
+        f"Spark's Python workers run {theirs!r} of {environment}, while this is {sys.executable}, and what one has installed the "
+        "other may lack; set PYSPARK_PYTHON to this before the session starts, or activate its environment"
     )
     return (warning,)
+
+
+@functools.cache
+def _environment_of(python: str) -> str | None:
+    """The environment of a Python program; None when it does not say."""
+    command = [python, "-c", "import sys; print(sys.prefix)"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 def _describe_there(session: SparkSession, question: Question, timeout: float) -> Description:

@@ -9,31 +9,34 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 
-def local_spark(folder: Path, cores: int, **more: str) -> SparkSession:
+def local_spark(folder: Path, cores: int, more: Mapping[str, str] | None = None) -> SparkSession:
     """On loopback, in UTC, with two shuffle partitions, no UI, and Python workers of this interpreter.
+
+    It sets what workers inherit in this process's environment.
 
     Args:
         folder: where Spark puts its files.
         cores: tasks at a time.
-        more: further settings, with ``_`` for each dot, or others in place of these.
+        more: further settings, or others in place of these.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["TZ"] = "UTC"
     settings = {
-        "spark_driver_bindAddress": "127.0.0.1",
-        "spark_driver_host": "127.0.0.1",
-        "spark_local_dir": str(folder / "local"),
-        "spark_python_udf_pipelined_enabled": "true",
-        "spark_sql_session_timeZone": "UTC",
-        "spark_sql_shuffle_partitions": "2",
-        "spark_sql_warehouse_dir": str(folder / "warehouse"),
-        "spark_ui_enabled": "false",
-        "spark_ui_showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": str(folder / "local"),
+        "spark.python.udf.pipelined.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
     }
     builder = SparkSession.builder.master(f"local[{cores}]").appName("srj")
-    for name, value in (settings | more).items():
-        builder = builder.config(name.replace("_", "."), value)
+    for name, value in (settings | dict(more or {})).items():
+        builder = builder.config(name, value)
     return builder.getOrCreate()

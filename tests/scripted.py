@@ -7,6 +7,7 @@ tested against real ones.
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,9 @@ class ScriptedConnection:
         self.database.open -= 1
 
 
-def scripted_engine(database: Scripted, *, unique: bool = False, **options: Any) -> Engine:
+def scripted_engine(
+    database: Scripted, *, unique: bool = False, clock: Callable[[], float] = time.monotonic, **options: Any
+) -> Engine:
     """An engine over a scripted database with an integer key."""
     question = Question(DatabaseUrl.parse("postgresql://localhost/scripted"), ("scripted",), ("id",))
     key = (KeyColumn("id", '"id"', "bigint", pa.int64(), "int8"),)
@@ -94,7 +97,7 @@ def scripted_engine(database: Scripted, *, unique: bool = False, **options: Any)
     typed: Options = {"cache": "1 MB", **options}  # type: ignore[typeddict-item]  # a test's free choice of options
     settings = parse_options(typed)
     spec = LookupSpec(question, description, settings.lookup, at_most_one=settings.on_multiple == "error")
-    return Engine(spec, database.connect)
+    return Engine(spec, database.connect, clock)
 
 
 class ArrowRows:

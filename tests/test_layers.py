@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
         ("srj/databases", ["pyspark", "srj.lookup", "srj.enrich", "srj.operators", "srj.session"]),
         ("cache_policies", ["pyspark", "srj.lookup", "srj.databases", "srj.enrich", "srj.operators"]),
         ("operators/worker.py", ["pyspark"]),
+        ("operators", ["srj.enrich", "srj.session", "srj.forms"]),
     ],
 )
 def test_a_lower_layer_imports_no_higher_one(folder: str, forbidden: list[str]) -> None:

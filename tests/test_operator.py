@@ -181,12 +181,47 @@ def test_answers_go_into_the_cache_when_somebody_looks_there_or_many_have_come()
         for _ in flights:
             assert arrivals.get(timeout=10).error is None
         assert 20_000 <= engine._cache.stats().entries < 30_000
-        again = engine.admit(Keys((pa.array([29_999, 5], pa.int64()),)), arrivals)
-        assert again.found.hit.all()
+        until = time.monotonic() + 5
+        # An answer is announced a moment before it is handed over.
+        while not (again := engine.admit(Keys((pa.array([29_999, 5], pa.int64()),)), arrivals)).found.hit.all():
+            assert time.monotonic() < until
         assert again.found.rows["value"].to_pylist() == ["29999", "5"]
         assert engine._cache.stats().entries == 30_000
     finally:
         engine.close()
+
+
+@pytest.mark.parametrize(("slow", "fast"), [(0.1, 0.2), (0.3, 0.0)], ids=["in order", "overtaken"])
+def test_keys_asked_anew_because_their_lookup_is_too_old_keep_their_own_rows(slow: float, fast: float) -> None:
+    """Both answers go into the cache one after the other, whichever comes first; the later lookup's counts."""
+    now = [0.0]
+    keys = Keys((pa.array(range(60), pa.int64()),))
+    database = Scripted({key: [f"{key}/{row}" for row in range(5)] for key in range(60)}, lambda number: (slow, fast, 0.0)[number])
+    engine = scripted_engine(database, clock=lambda: now[0], ttl=0.25, missing_ttl=0.25, batch=Batch(in_flight=2, latency="1 ms"))
+    try:
+        arrivals: Arrivals = queue.SimpleQueue()
+        flights = engine.admit(keys, arrivals).flights
+        while not database.asked:
+            time.sleep(0.001)
+        now[0] = 1.0  # from here on the first lookup is too old
+        flights += engine.admit(keys, arrivals).flights
+        assert len(set(flights)) == 2
+        first = arrivals.get(timeout=10)
+        if first is flights[1]:
+            until = time.monotonic() + 5
+            while not engine.admit(keys, arrivals).found.hit.all():
+                assert time.monotonic() < until
+        for flight in set(flights) - {first}:
+            while arrivals.get(timeout=10) is not flight:
+                pass
+        time.sleep(0.05)  # until the batch thread has handed it over
+        for _ in range(2):
+            found = engine.admit(keys, arrivals).found
+            assert found.hit.all()
+            assert found.rows["value"].to_pylist() == [f"{key}/{row}" for key in range(60) for row in range(5)]
+    finally:
+        engine.close()
+    assert len(database.asked) == 2
 
 
 def test_a_failed_lookups_keys_are_asked_again_by_the_next_who_wants_them() -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from srj.table import DatabaseUrl
 
 _CLOSE_SECONDS = 2.0
+_TOO_LARGE = "54000"
 _MAX_STATEMENT_TIMEOUT = 2**31 - 1  # milliseconds, the server's limit
 # A large batch looks dear to the planner, but compiling its statement takes longer than running it.
 _SETTINGS = "SET jit = off"
@@ -101,17 +102,19 @@ class PostgreSQLConnection:
         try:
             # Cancelled by the time-out, the driver asks the server to cancel the statement as well.
             (row,) = await self._statement.fetch(*[parameter(part) for part in keys])
-        except asyncpg.ProgramLimitExceededError:
-            return await self._ask_halves(keys)
+        except asyncpg.ProgramLimitExceededError as error:
+            if error.sqlstate != _TOO_LARGE:
+                raise
+            return await self._ask_halves(keys, str(error))
         return self._answer(row["srj_sent"])
 
-    async def _ask_halves(self, keys: tuple[pa.Array, ...]) -> Answer:
+    async def _ask_halves(self, keys: tuple[pa.Array, ...], said: str) -> Answer:
         """The server builds no row of more than 1 GB, in which it sends its answer."""
         half = len(keys[0]) // 2
         if not half:
             raise LookupFailedError(
                 f"expected rows of at most 1 GB for each key of table {self._question.table}, got more for "
-                f"{', '.join(str(part[0]) for part in keys)}; leave its large columns out, or shorten them by an expression"
+                f"{', '.join(str(part[0]) for part in keys)} ({said}); leave large columns out, or shorten them by an expression"
             )
         first = await self._ask(tuple(part.slice(0, half) for part in keys))
         second = await self._ask(tuple(part.slice(half) for part in keys))

@@ -42,6 +42,7 @@ _MOST_BYTES = 2**30
 # as long a key as one of 8,000.
 _STORED_KEYS = 8_000
 _STORED_BYTES = 8_000_000
+_NEAR = 0.02  # share of the shorter ttl by which an entry may expire early for that
 
 
 @dataclass(frozen=True)
@@ -81,21 +82,25 @@ class Engine:
         self._cache = make_cache(spec)
         self._heaviest = 1
         # The estimate counts as one key seen, so that the first real ones outweigh it.
-        self._landed_keys, self._landed_bytes = 1, expected_bytes(spec)
+        self._landed_keys, self._landed_bytes = 1, _expected_bytes(spec)
         self._stored_keys, self._stored_bytes = self._landed_keys, self._landed_bytes
+        self._failure: Exception | None = None
         self._one_row = spec.description.unique or spec.at_most_one
         settings = spec.settings
+        shorter_ttl = min((ttl for ttl in (settings.ttl, settings.missing_ttl) if ttl is not None), default=None)
+        self._near = float("inf") if shorter_ttl is None else shorter_ttl * _NEAR
         self._fetcher = Fetcher(
             connect or _opener(spec),
             self._lock,
             self._land,
+            self._store_if_much,
             most_keys=settings.batch.keys,
             in_flight=settings.batch.in_flight,
             latency=settings.batch.seconds,
             connect_timeout=settings.connect_timeout,
             lookup_timeout=settings.lookup_timeout,
             retries=settings.retries,
-            fresh=min((ttl for ttl in (settings.ttl, settings.missing_ttl) if ttl is not None), default=None),
+            fresh=shorter_ttl,
             clock=clock,
         )
 
@@ -160,29 +165,51 @@ class Engine:
             raise MultipleMatchesError(
                 f"expected at most one row of {table} for a key (on_multiple='error'), {got}; use on_multiple='first' or 'all'"
             )
-        if self._landed_keys - self._stored_keys > _STORED_KEYS or self._landed_bytes - self._stored_bytes > _STORED_BYTES:
-            with self._lock:
-                self._store()
-        self._heaviest = max(self._heaviest, heaviest_answer(flight))
+        self._heaviest = max(self._heaviest, _heaviest_answer(flight))
         self._landed_keys += len(flight)
         self._landed_bytes += _row_bytes(flight)
 
+    def _store_if_much(self) -> None:
+        """Keep what waits to be stored bounded though nobody looks into the cache; in the batch thread."""
+        if self._landed_keys - self._stored_keys > _STORED_KEYS or self._landed_bytes - self._stored_bytes > _STORED_BYTES:
+            with self._lock:
+                try:
+                    self._store()
+                except Exception as error:  # for the next who comes: those who waited for these answers have them
+                    self._failure = error
+
     def _store(self) -> None:
         """Put what has landed into the cache, with the lock held."""
-        landed = self._fetcher.take_landed()
-        if not landed:
-            return
-        self._stored_keys += sum(map(len, landed))
-        self._stored_bytes += sum(map(_row_bytes, landed))
-        keys = Keys.concat([flight.keys() for flight in landed])
-        counts = np.concatenate([flight.counts for flight in landed])
-        rows = concat_rows([flight.rows for flight in landed if flight.rows is not None])
-        # The earliest start for all: an entry may expire a little early, never late.
-        self._cache.insert(keys, counts, rows, min(flight.started or 0.0 for flight in landed))
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        for flights in _together(self._fetcher.take_landed(), self._near):
+            self._stored_keys += sum(map(len, flights))
+            self._stored_bytes += sum(map(_row_bytes, flights))
+            keys = Keys.concat([flight.keys() for flight in flights])
+            counts = np.concatenate([flight.counts for flight in flights])
+            rows = concat_rows([flight.landed_rows for flight in flights])
+            self._cache.insert(keys, counts, rows, flights[0].started)
+
+
+def _together(flights: list[Flight], near: float) -> Iterator[list[Flight]]:
+    """Groups of flights to be stored at once, each as of its first start.
+
+    An overtaken flight goes alone, for its overtaker may have the same keys; of the others those that started within `near`
+    seconds: an entry then expires that little early, never late.
+    """
+    group: list[Flight] = []
+    for flight in sorted(flights, key=lambda one: one.started):
+        if group and (flight.is_overtaken or group[0].is_overtaken or flight.started > group[0].started + near):
+            yield group
+            group = []
+        group.append(flight)
+    if group:
+        yield group
 
 
 def _row_bytes(flight: Flight) -> int:
-    return 0 if flight.rows is None else int(flight.rows.nbytes)
+    return int(flight.landed_rows.nbytes)
 
 
 def _opener(spec: LookupSpec) -> Opener:
@@ -227,23 +254,22 @@ def _size(spec: LookupSpec, cache: CacheOptions) -> dict[str, Any]:
     }
 
 
-# Engines that nobody uses now are kept for the next micro-batch, but no more than these: each holds a cache.
-_MOST_IDLE = 3
-
-
-def heaviest_answer(flight: Flight) -> int:
+def _heaviest_answer(flight: Flight) -> int:
     """The most bytes that the rows of one of its keys take, at least 1."""
-    rows = flight.rows
-    if rows is None or rows.num_rows == 0 or rows.num_columns == 0:
+    rows = flight.landed_rows
+    if rows.num_rows == 0 or rows.num_columns == 0:
         return 1
     return max(1, int(run_sums(row_bytes(rows), flight.starts, flight.counts).max()))
 
 
-def expected_bytes(spec: LookupSpec) -> float:
+def _expected_bytes(spec: LookupSpec) -> float:
     """What the rows of a key take, by the description's estimates."""
     row = sum(column.width or column.type.bit_width / 8 for column in spec.description.columns)
     return float(row * spec.description.rows_per_key)
 
+
+# Engines that nobody uses now are kept for the next micro-batch, but no more than these: each holds a cache.
+_MOST_IDLE = 3
 
 _engines: dict[str, Engine] = {}  # the least recently used first
 _users: dict[str, int] = {}

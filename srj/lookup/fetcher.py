@@ -46,14 +46,15 @@ class Opener(Protocol):
 class Fetcher:
     """Answers missing keys in batches.
 
-    A key is asked once however many rows and operators wait for it. `request` and `flush` are called with `lock` held;
-    nothing here blocks the caller. A key stays in flight until `take_landed`, for the batch thread must not wait for the lock each
-    time that an answer comes: the database would wait as well.
+    A key is asked once however many rows and operators wait for it. `request`, `take_landed` and `flush` are called with `lock`
+    held; nothing here blocks the caller. A key stays in flight until `take_landed`, for the batch thread must not wait for the lock
+    each time that an answer comes: the database would wait as well.
 
     Args:
         open_connection: opens one connection.
         lock: guards the index of keys in flight together with the cache, so that a key is always in one of them.
         on_landed: called in the batch thread, without the lock, when a flight has its answer: may refuse it.
+        after_landing: called there when those who wait have heard of it; raises nothing.
         most_keys: keys in a flight.
         in_flight: flights, and so connections, at a time.
         latency: seconds that a flight may wait to be filled.
@@ -68,6 +69,7 @@ class Fetcher:
         open_connection: Opener,
         lock: threading.Lock,
         on_landed: Callable[[Flight], None],
+        after_landing: Callable[[], None],
         *,
         most_keys: int,
         in_flight: int,
@@ -81,6 +83,7 @@ class Fetcher:
         self._open_connection = open_connection
         self._lock = lock
         self._on_landed = on_landed
+        self._after_landing = after_landing
         self._most_keys = most_keys
         self._latency = latency
         self._connect_timeout = connect_timeout
@@ -158,7 +161,7 @@ class Fetcher:
         stale = {
             number
             for number, flight in self._flights.items()
-            if flight.error is not None or (flight.started is not None and flight.started <= since)
+            if flight.error is not None or float("-inf") < flight.started <= since
         }
         if not stale:
             return [position for position, value in enumerate(values) if value not in places]
@@ -173,7 +176,8 @@ class Fetcher:
         places = self._places
         if flight.is_overtaken:
             for value in flight.values:
-                if places[value] >> _POSITION_BITS == flight.number:
+                # Not where a later flight has taken the key over, which may have landed before this one.
+                if places.get(value, -1) >> _POSITION_BITS == flight.number:
                     del places[value]
         else:
             for value in flight.values:
@@ -240,6 +244,7 @@ class Fetcher:
         # First this: who finds its keys in the cache has already heard of those rows that waited for them.
         flight.announce()
         self._landed.append(flight)
+        self._after_landing()
 
     async def _ask(self, flight: Flight) -> Answer:
         """One lookup, sent again after a failed connection, each time after a longer and random pause."""

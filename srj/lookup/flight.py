@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from srj.databases.base import Answer
 
-# Where an operator hears of the flights it waits for, each put once when it has landed.
+# Where an operator hears of the flights it waits for: each when it has landed, once for every batch that waits for it.
 Arrivals = queue.SimpleQueue["Flight"]
 
 
@@ -34,7 +34,7 @@ class Flight:
         sealed: no more keys may join.
         landed: `counts`, `starts` and `rows`, or `error`, are there.
         counts: int32, a key's number of rows; starts: int64, where they begin in `rows`.
-        started: when the lookup that answered was sent, on the engine's clock.
+        started: when the lookup that answered was sent, on the engine's clock; minus infinity: not yet.
         seconds, retries: what it took.
         is_overtaken: some of its keys may be asked anew by a later flight, since this one failed or is too old to join.
     """
@@ -48,7 +48,7 @@ class Flight:
     counts: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     starts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     rows: pa.RecordBatch | None = None
-    started: float | None = None
+    started: float = float("-inf")
     seconds: float = 0.0
     retries: int = 0
     is_overtaken: bool = False
@@ -58,6 +58,13 @@ class Flight:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @property
+    def landed_rows(self) -> pa.RecordBatch:
+        """`rows`, once it has landed without an error."""
+        if self.rows is None:
+            raise AssertionError("a flight's rows are asked for only after it landed")
+        return self.rows
 
     def add(self, keys: Keys, values: list[Hashable]) -> None:
         """Fill it further."""
@@ -90,8 +97,9 @@ class Flight:
         """Tell all who wait that it has landed."""
         with self._lock:
             self.landed = True
-        for arrivals in self._listeners:
+        for arrivals in self._listeners:  # nobody adds to them any more
             arrivals.put(self)
+        self._listeners.clear()
 
     def take_count(self) -> bool:
         """True for the first who asks: of all who wait for a flight, one adds it to its metrics."""

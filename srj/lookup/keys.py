@@ -47,8 +47,8 @@ class Keys:
     def distinct(self) -> tuple[Keys, npt.NDArray[np.int64]]:
         """The distinct keys, and for each of the n keys its position among them.
 
-        Numbers and times come in rising order: an index is searched faster for neighbours. Others come in the order of their first
-        appearance, for they would take longer to sort than that saves.
+        A single column of whole numbers or times comes in rising order: an index is searched faster for neighbours. Other keys come
+        in the order of their first appearance, for they would take longer to sort than that saves.
 
         >>> keys, position = Keys((pa.array([7, 3, 7]),)).distinct()
         >>> keys.columns[0].to_pylist(), position.tolist()

@@ -88,7 +88,10 @@ class Operator:
         self._cache_before = engine.cache_stats()
 
     def out_of_order(self, batches: Iterable[tuple[T, tuple[pa.Array, ...]]], rows_of: RowsOf[T]) -> Iterator[tuple[T, Joined]]:
-        """Rows leave as soon as their matches are known; rows with the same key leave in the order of their arrival.
+        """Rows leave as soon as their matches are known.
+
+        Rows with the same key leave in the order of their arrival, unless a lookup takes longer than the shorter ttl: later rows
+        must not wait for it then, and may overtake.
 
         Args:
             batches: the caller's rows with their key columns, arrays of one length.

@@ -36,10 +36,7 @@ class Missing:
 
     def joined(self) -> Joined:
         """Their matches, once the flight has landed."""
-        rows = self.flight.rows
-        if rows is None:
-            raise AssertionError("a flight's rows are asked for only after it landed")
-        return Joined(self.flight.counts[self.position_in], rows, self.flight.starts[self.position_in])
+        return Joined(self.flight.counts[self.position_in], self.flight.landed_rows, self.flight.starts[self.position_in])
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     if SparkContext._active_spark_context is not None:
         raise RuntimeError("expected no other Spark in this process, for it would be used in place of the one with one core")
     folder = tmp_path_factory.mktemp("spark")
-    no_compiler = {"spark_sql_codegen_wholeStage": "false", "spark_sql_codegen_factoryMode": "NO_CODEGEN"}
-    session = local_spark(folder, 1, **no_compiler)
+    no_compiler = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    session = local_spark(folder, 1, no_compiler)
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import venv
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -408,10 +409,12 @@ def test_workers_of_another_python(
     """A warning on the driver, before the worker fails for want of a package."""
     srj_enrich(stream, shop.table("products"), "id", **SIMPLE)
     assert not [one for one in recwarn if "PYSPARK_PYTHON" in str(one.message)]
-    other = tmp_path / "python3"
-    other.symlink_to(sys.executable)
-    monkeypatch.setattr(stream.sparkSession.sparkContext, "pythonExec", str(other))
-    with pytest.warns(UserWarning, match=f"workers run {other}, while this is {sys.executable}.*set PYSPARK_PYTHON"):
+    venv.create(tmp_path / "other", symlinks=True)
+    other = str(tmp_path / "other" / "bin" / "python")
+    monkeypatch.setattr(stream.sparkSession.sparkContext, "pythonExec", other)
+    with pytest.warns(
+        UserWarning, match=f"workers run '{other}' of {tmp_path}/other, while this is {sys.executable}.*PYSPARK_PYTHON"
+    ):
         srj_enrich(stream, shop.table("products"), "id", **SIMPLE)
 
 

@@ -1,10 +1,12 @@
-"""The foreachBatch form: for sinks that are written by a function."""
+"""The other forms of the join: for sinks that are written by a function, and by way of mapInPandas."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
-from srj.enrich import srj_enrich
+from srj.enrich import plan_for, srj_enrich
+from srj.errors import RequestError
+from srj.operators.out_of_order import map_in_pandas
 from srj.options import Options, parse_options
 
 if TYPE_CHECKING:
@@ -42,3 +44,27 @@ def for_each_batch(
         write(srj_enrich(batch, table, key, **options), number)
 
     return enrich_and_write
+
+
+def enrich_in_pandas(
+    df: DataFrame, table: str | Table, key: str | Sequence[str] | Mapping[str, str], **options: Unpack[Options]
+) -> DataFrame:
+    """`srj_enrich` with ``order="any"``, by way of `DataFrame.mapInPandas`.
+
+    When to use it: the platform allows mapInPandas and not mapInArrow. The rows are the same, and it is slower, for each batch
+    becomes a pandas frame and an Arrow batch again.
+
+    Args:
+        df, table, key, options: as for `srj_enrich`; `order` is ``"any"``, whatever a config file says.
+
+    Raises:
+        RequestError: also for another `order`: whole rows through pandas keep none.
+        DatabaseError: as `srj_enrich`.
+
+    Example:
+        >>> enriched = enrich_in_pandas(orders, table, "product_id", ttl="1 h")  # doctest: +SKIP
+    """
+    order = options.setdefault("order", "any")
+    if order != "any":
+        raise RequestError(f"expected order='any' for the pandas form, got {order!r}; leave it out, or use srj_enrich")
+    return map_in_pandas(plan_for(df, table, key, parse_options(options)))
