@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import secrets
 from dataclasses import replace
@@ -10,10 +11,13 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from srj.databases.conversion import convert_key
 from srj.databases.postgresql_wire import joined_rows
@@ -335,6 +339,70 @@ def test_the_order_of_first_rows_is_that_of_the_tables_columns_whatever_their_na
     place.sql("CREATE TABLE ordered (id int PRIMARY KEY, k int, c0 int, a int)")
     place.sql("INSERT INTO ordered VALUES (1, 7, 1, 9), (2, 7, 2, 8)")
     assert place.lookup([7], "ordered", "k", columns=("a",), first=True, order_by="c0") == [(0, 9)]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.tuples(
+            st.one_of(
+                st.text(st.sampled_from(" \"\\{},\n\tN'ab\x01é😀"), max_size=6), st.sampled_from(["NULL", "null", "{}", '""'])
+            ),
+            st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 2),
+            st.none() | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=5),
+            st.none() | st.binary(max_size=5),
+            st.none() | st.floats(),
+        ),
+        max_size=12,
+    ),
+    st.integers(0, 2**32 - 1),
+)
+def test_any_text_as_key_and_any_value_comes_back_as_it_is(
+    place: Place, rows: list[tuple[str, int, str | None, bytes | None, float | None]], seed: int
+) -> None:
+    """Quotes, backslashes, brackets, the word NULL, nothing at all: keys travel as one literal, values side by side."""
+    place.sql("DROP TABLE IF EXISTS odd; CREATE TABLE odd (k text, n bigint, t text, b bytea, f float8)")
+
+    async def load() -> None:
+        connection = await asyncpg.connect(place.server.url_for(database=place.name))
+        try:
+            await connection.copy_records_to_table("odd", records=rows)
+        finally:
+            await connection.close()
+
+    asyncio.run(load())
+    keys = sorted({(k, n) for k, n, *_ in rows} | {("absent", 0), ("", 1), ("NULL", 2)})
+    random.Random(seed).shuffle(keys)
+    found = place.lookup(([k for k, _ in keys], [n for _, n in keys]), "odd", ("k", "n"))
+    assert sorted(map(repr, found)) == sorted(repr((keys.index((k, n)), *values)) for k, n, *values in rows)
+
+
+def test_columns_stay_side_by_side_when_the_server_works_in_parallel(place: Place) -> None:
+    """Each worker strings its own rows together, and all columns of them."""
+    place.sql("CREATE TABLE spread (id int, a text, b int, c float8)")
+    place.sql("INSERT INTO spread SELECT i % 5000, 'a' || i, i, CASE WHEN i % 3 > 0 THEN i END FROM generate_series(1, 200000) i")
+    place.sql("ANALYZE spread")
+    for setting in ("max_parallel_workers_per_gather = 2", "parallel_setup_cost = 0", "parallel_tuple_cost = 0"):
+        place.sql(f"ALTER DATABASE {place.name} SET {setting}")
+    place.sql(f"ALTER DATABASE {place.name} SET min_parallel_table_scan_size = 0")
+    found = place.lookup(list(range(4999, 2000, -1)), "spread")
+    assert len(found) == 2999 * 40
+    for ordinal, a, b, c in found:
+        assert (b % 5000, a, c) == (4999 - ordinal, f"a{b}", float(b) if b % 3 else None)
+
+
+def test_a_connection_holds_no_lock_between_lookups(place: Place) -> None:
+    """Neither when it was just made: others may alter the table."""
+    place.sql("CREATE TABLE free (id int PRIMARY KEY, v int)")
+    held = "SELECT count(*) FROM pg_locks WHERE relation = 'free'::regclass"
+
+    async def run() -> None:
+        async with place.connection("free") as (connection, _):
+            assert place.sql(held) == [(0,)]
+            await connection.lookup((pa.array([1], pa.int32()),), TIMEOUT)
+            assert place.sql(held) == [(0,)]
+
+    asyncio.run(run())
 
 
 def test_a_table_with_as_many_columns_as_there_can_be_is_joined(place: Place) -> None:
