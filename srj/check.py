@@ -198,7 +198,7 @@ def show(report: Report, console: Console) -> None:
         ("server", report.server),
         ("rows", rows),
         ("key is unique", "yes" if report.unique else several),
-        ("index", report.index or "none: each lookup reads the whole table"),
+        ("index", report.index or "none"),
     ):
         facts.add_row(f"[bold]{label}", escape(value))
     console.print(facts)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # A table is described again after this time, so that a session outlives changes of the table.
 _FRESH_SECONDS = 60.0
-# And kept this long for the case that the database can't be reached then.
+# And kept this long after it was last needed, for the case that the database can't be reached then.
 _KEPT_SECONDS = 3600.0
 
 _descriptions: dict[tuple[str, Question, str], tuple[float, Description]] = {}
@@ -40,15 +40,16 @@ def description_of(session: SparkSession, question: Question, url: DatabaseUrl, 
         timeout: seconds to connect.
     """
     name = (session_id(session), question, str(url))
-    if name in _descriptions and time.monotonic() - _descriptions[name][0] < _FRESH_SECONDS:
-        return _descriptions[name][1]
+    known = _descriptions.get(name)
+    if known is not None and time.monotonic() - known[0] < _FRESH_SECONDS:
+        return known[1]
     try:
         description = _describe_anywhere(session, question, url, timeout)
     except (ConnectionFailedError, LookupTimeoutError) as error:
-        if name not in _descriptions:
+        if known is None:
             raise
         # A foreachBatch function whose keys are all cached goes on while the database is away.
-        description = _descriptions[name][1]
+        description = known[1]
         warnings.warn(f"the table is taken for what it was when it was last described, for now: {error}", stacklevel=4)
     now = time.monotonic()
     # A foreachBatch function whose condition changes would fill the memory in the end.

@@ -87,11 +87,16 @@ class ScriptedConnection:
 
 
 def scripted_engine(
-    database: Scripted, *, unique: bool = False, clock: Callable[[], float] = time.monotonic, **options: Any
+    database: Scripted,
+    *,
+    unique: bool = False,
+    clock: Callable[[], float] = time.monotonic,
+    key_type: pa.DataType = pa.int64(),  # noqa: B008  types are immutable
+    **options: Any,
 ) -> Engine:
-    """An engine over a scripted database with an integer key."""
+    """An engine over a scripted database with an integer key, or one of another type."""
     question = Question(DatabaseUrl.parse("postgresql://localhost/scripted"), ("scripted",), ("id",))
-    key = (KeyColumn("id", '"id"', "bigint", pa.int64(), "int8"),)
+    key = (KeyColumn("id", '"id"', str(key_type), key_type, "int8"),)
     columns = (Column("value", '"value"', "text", pa.string(), 16),)
     description = Description("scripted", key, columns, "SELECT", unique, "index", rows_per_key=2.0)
     typed: Options = {"cache": "1 MB", **options}  # type: ignore[typeddict-item]  # a test's free choice of options

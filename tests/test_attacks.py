@@ -343,6 +343,7 @@ def test_what_waits_is_bounded_with_its_table_rows_after_a_database_paused() -> 
         ("int", "float8", "2.7"),
         ("date", "timestamp", "'2024-01-01 10:11:12'"),
         ("int", "text", "'2x'"),
+        ("text", "char(5)", "'2'"),
     ],
 )
 def test_a_column_whose_type_changes_in_mid_stream_is_an_error_never_a_rounded_value(

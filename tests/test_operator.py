@@ -224,6 +224,19 @@ def test_keys_asked_anew_because_their_lookup_is_too_old_keep_their_own_rows(slo
     assert len(database.asked) == 2
 
 
+def test_zero_and_minus_zero_are_two_keys_of_one_lookup_and_are_asked_once() -> None:
+    """Arrow tells them apart, a dict does not."""
+    database = Scripted({0.0: ["zero"], 5.0: ["five"]})
+    engine = scripted_engine(database, key_type=pa.float64())
+    try:
+        for _ in range(3):
+            (joined,) = Operator(engine).in_order([(pa.array([0.0, -0.0, 5.0]),)])
+            assert joined.inner()[1]["value"].to_pylist() == ["zero", "zero", "five"]
+    finally:
+        engine.close()
+    assert database.asked == [[0.0, -0.0, 5.0]]
+
+
 def test_a_failed_lookups_keys_are_asked_again_by_the_next_who_wants_them() -> None:
     """Its error is for those who waited, not for those who come later."""
     database = Scripted({1: ["one"]}, fault=lambda number: LookupFailedError("refused") if number == 0 else None)

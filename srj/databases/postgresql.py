@@ -15,8 +15,8 @@ import pyarrow as pa
 from srj.databases.base import Answer
 from srj.databases.postgresql_describe import describe
 from srj.databases.postgresql_errors import asking, connecting
-from srj.databases.postgresql_sql import own_type
-from srj.databases.postgresql_types import parameter, register_codecs, travels_as
+from srj.databases.postgresql_sql import OWN_TYPE
+from srj.databases.postgresql_types import parameter, register_codecs
 from srj.databases.postgresql_wire import joined_rows, numbers, read_columns
 from srj.errors import LookupFailedError, LookupTimeoutError
 
@@ -150,13 +150,15 @@ class PostgreSQLConnection:
 
 def _compare_types(statement: asyncpg.prepared_stmt.PreparedStatement, question: Question, description: Description) -> None:
     """Refuse a table whose columns are no longer of the types that were described: values might be cut or misread."""
-    types = {attribute.name: attribute.type.name for attribute in statement.get_attributes()}
-    for position, part in enumerate(description.columns):
-        name = types.get(own_type(position))
-        if name is not None and name not in travels_as(part.type):
+    for attribute in statement.get_attributes():
+        if not attribute.name.startswith(OWN_TYPE):
+            continue
+        position, _, wire = attribute.name.removeprefix(OWN_TYPE).partition("_")
+        part = description.columns[int(position)]
+        if attribute.type.name != wire:
             raise LookupFailedError(
                 f"expected column {part.name} of table {question.table} to stay of type {part.db_type}, got one of type "
-                f"{name}; start the query again"
+                f"{attribute.type.name}; start the query again"
             )
 
 

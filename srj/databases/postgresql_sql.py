@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from srj.databases.postgresql_types import KeyType
 
 
+# The name of a result that has the type of a column begins so; its position and its type when it was described follow.
+OWN_TYPE = "srj_type_"
+
+
 def quote(name: str) -> str:
     """An identifier exactly as it is.
 
@@ -89,7 +93,7 @@ class Lookup:
 
     def _sent(self, rows: str) -> str:
         sent = send([Sent(f"srj_c{i}", column.wire) for i, column in enumerate(self.columns)], rows, ordinal="ord")
-        own = [f"srj_types.srj_c{i} AS {own_type(i)}" for i, column in enumerate(self.columns) if column.is_own]
+        own = [f"srj_types.srj_c{i} AS {OWN_TYPE}{i}_{column.wire}" for i, column in enumerate(self.columns) if column.is_own]
         if not own:
             return sent
         types = f"SELECT {', '.join(self._inner_columns())} FROM {self.relation} WHERE false"
@@ -116,11 +120,6 @@ class Lookup:
     def _filter(self, condition: str = "") -> str:
         conditions = ([_own_lines(self.where)] if self.where else []) + ([condition] if condition else [])
         return f" WHERE {' AND '.join(conditions)}" if conditions else ""
-
-
-def own_type(position: int) -> str:
-    """The name of the result that has the type of the column at this position."""
-    return f"srj_type_{position}"
 
 
 def _own_lines(sql: str) -> str:

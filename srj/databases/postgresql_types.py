@@ -152,15 +152,6 @@ def wire(arrow: pa.DataType) -> str:
     return next((value.wire for value in _PLAIN.values() if value.arrow == arrow), "text")
 
 
-def travels_as(arrow: pa.DataType) -> set[str]:
-    """The SQL types in which values of an Arrow type come.
-
-    >>> travels_as(pa.int32()), travels_as(pa.decimal128(10, 2))
-    ({'int4'}, {'text'})
-    """
-    return {value.wire for value in _PLAIN.values() if value.arrow == arrow} or {"text"}
-
-
 def key_type(db_type: DbType, table: str, column: str) -> KeyType:
     """How keys for a column of this type travel.
 

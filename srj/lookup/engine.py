@@ -183,9 +183,10 @@ class Engine:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        for flights in _together(self._fetcher.take_landed(), self._near):
-            self._stored_keys += sum(map(len, flights))
-            self._stored_bytes += sum(map(_row_bytes, flights))
+        landed = self._fetcher.take_landed()
+        self._stored_keys += sum(map(len, landed))
+        self._stored_bytes += sum(map(_row_bytes, landed))
+        for flights in _together(landed, self._near):
             keys = Keys.concat([flight.keys() for flight in flights])
             counts = np.concatenate([flight.counts for flight in flights])
             rows = concat_rows([flight.landed_rows for flight in flights])

@@ -181,7 +181,7 @@ class Fetcher:
                     del places[value]
         else:
             for value in flight.values:
-                del places[value]
+                places.pop(value, None)  # 0.0 and -0.0 are two keys to Arrow and one to a dict
 
     def _fill(self, keys: Keys, values: list[Hashable]) -> npt.NDArray[np.int64]:
         """Put keys into flights; their places."""
