@@ -405,6 +405,15 @@ def test_a_connection_holds_no_lock_between_lookups(place: Place) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("encoding", ["LATIN1", "WIN1252", "UTF8"])
+def test_an_encoding_that_the_url_asks_for_changes_no_text(place: Place, encoding: str) -> None:
+    """Answers are read as UTF-8, so that is what the server is asked for."""
+    place.sql("DROP TABLE IF EXISTS accents; CREATE TABLE accents (id text PRIMARY KEY, v text)")
+    place.sql("INSERT INTO accents VALUES ('é', 'Ã©'), ('e', 'é')")
+    url = f"{place.server.url_for(database=place.name)}?client_encoding={encoding}"
+    assert place.lookup(["é", "e"], "accents", url=url) == [(0, "Ã©"), (1, "é")]
+
+
 def test_a_table_with_as_many_columns_as_there_can_be_is_joined(place: Place) -> None:
     """PostgreSQL has at most 1,600, and a statement returns at most 1,664."""
     place.sql(f"CREATE TABLE wide (id int, {', '.join(f'c{number} bool' for number in range(1599))}); INSERT INTO wide VALUES (7)")
@@ -413,20 +422,22 @@ def test_a_table_with_as_many_columns_as_there_can_be_is_joined(place: Place) ->
 
 
 def test_a_batch_whose_rows_fill_more_than_the_server_sends_at_once_is_asked_in_halves(place: Place) -> None:
-    """PostgreSQL builds no row of more than 1 GB, and sends a batch's answer as one."""
+    """PostgreSQL sends a batch's answer as one row of at most 1 GB; within four bytes of that it says so in other words."""
     place.sql("CREATE TABLE large (id int PRIMARY KEY); INSERT INTO large VALUES (1), (2), (3)")
-    length = 520 * 2**20
+    length = 2**29 - 2
 
     async def run() -> Answer:
-        text = f"CASE id WHEN 2 THEN 'BBBBB' ELSE repeat(repeat(chr(64 + id), 1024), {length} / 1024) END AS text"
+        filled = f"repeat(repeat(chr(64 + id), 1022), {length} / 1022) || repeat(chr(64 + id), 2)"
+        text = f"CASE id WHEN 2 THEN '' ELSE {filled} END AS text"
         async with place.connection("large", "id", columns=(text,)) as (connection, _):
             return await connection.lookup((pa.array([1, 2, 4, 3], pa.int32()),), 60.0)
 
+    assert length % 1022 == 2
     answer = asyncio.run(run())
     assert answer.ordinals.tolist() == [0, 1, 3]
     (texts,) = answer.rows.columns
-    assert pc.binary_length(texts).to_pylist() == [length, 5, length]
-    assert pc.utf8_slice_codeunits(texts, 0, 6).to_pylist() == ["AAAAAA", "BBBBB", "CCCCCC"]
+    assert pc.binary_length(texts).to_pylist() == [length, 0, length]
+    assert pc.utf8_slice_codeunits(texts, 0, 6).to_pylist() == ["AAAAAA", "", "CCCCCC"]
 
 
 def test_a_key_with_more_than_the_server_can_send_is_named(place: Place) -> None:

@@ -102,8 +102,9 @@ class PostgreSQLConnection:
         try:
             # Cancelled by the time-out, the driver asks the server to cancel the statement as well.
             (row,) = await self._statement.fetch(*[parameter(part) for part in keys])
-        except asyncpg.ProgramLimitExceededError as error:
-            if error.sqlstate != _TOO_LARGE:
+        except (asyncpg.ProgramLimitExceededError, asyncpg.InternalServerError) as error:
+            # The second within a few bytes of the limit, where not the text but the memory for it is refused.
+            if error.sqlstate != _TOO_LARGE and "invalid memory alloc request size" not in str(error):
                 raise
             return await self._ask_halves(keys, str(error))
         return self._answer(row["srj_sent"])
@@ -172,6 +173,8 @@ async def open_connection(url: DatabaseUrl, timeout: float) -> asyncpg.Connectio
     url = url.resolve()
     options = {"application_name": "srj", **dict(url.options)}
     with connecting(url, timeout):
+        # Text comes as the bytes that the server sends, which are read as UTF-8 whatever other clients may want.
+        options.pop("client_encoding", None)
         wanted = options.pop("connect_timeout", "0")
         if not wanted.isdecimal():
             raise asyncpg.ClientConfigurationError(f"connect_timeout={wanted!r} is no number of seconds")

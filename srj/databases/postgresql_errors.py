@@ -87,7 +87,10 @@ def asking(url: DatabaseUrl, table: str, timeout: float) -> Iterator[None]:
         raise LookupFailedError(
             f"expected an answer of table {table} at {place}, got: {_said(error)}; correct the table, the SQL or the rights"
         ) from error
-    except (asyncpg.UnsupportedClientFeatureError, asyncpg.DataError, asyncpg.InternalClientError, UnicodeDecodeError) as error:
+    except asyncpg.InternalClientError as error:
+        # So the driver puts it when the server has ended an idle connection, and the end itself has not arrived yet.
+        raise cut(place, table, _said(error)) from error
+    except (asyncpg.UnsupportedClientFeatureError, asyncpg.DataError, UnicodeDecodeError) as error:
         raise LookupFailedError(
             f"expected values of table {table} at {place} that the driver can read, got: {_said(error)}; cast the column to text"
         ) from error
