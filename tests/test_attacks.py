@@ -13,7 +13,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -371,6 +372,43 @@ def test_a_column_whose_type_changes_in_mid_stream_is_an_error_never_a_rounded_v
         postgres_ground.sql(f"ALTER TABLE changing DROP COLUMN v, ADD v {after}; UPDATE changing SET v = {value}")
         with pytest.raises(LookupFailedError):
             join(engine, pa.array([2]))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "keys", "options"),
+    [
+        ("int", "text", [1, 2], {}),
+        ("int", "bigint", [1, 2], {"how": "semi"}),
+        ("int", "bigint", [1, 2], {"on_multiple": "first", "order_by": "v"}),
+        ("float8", "float4", [1.1, 2.1], {}),
+        ("text", "extras.citext", ["a", "B"], {}),
+        ("text", "char(5)", ["a", "b"], {}),
+        ("numeric(10,2)", "float8", [Decimal("1.10"), Decimal("2.10")], {}),
+        ("timestamp", "timestamptz", [datetime(2024, 1, 1), datetime(2024, 1, 2)], {}),  # noqa: DTZ001  the type has none
+    ],
+)
+def test_a_key_whose_type_changes_in_mid_stream_is_an_error_never_a_row_that_matches_nothing(
+    postgres_ground: Ground, before: str, after: str, keys: list[Any], options: dict[str, Any]
+) -> None:
+    """On connections that are open, and on new ones."""
+    postgres_ground.sql("CREATE SCHEMA IF NOT EXISTS extras; CREATE EXTENSION IF NOT EXISTS citext SCHEMA extras")
+    postgres_ground.table("moving", f"id {before} PRIMARY KEY, v int", *(f"('{key}', 1)" for key in keys))
+    with postgres_ground.engine("moving", **options) as engine, postgres_ground.engine("moving", **options) as later:
+        first, second = pa.array(keys, engine.spec.description.key[0].type)
+        assert len(join(engine, pa.array([first]))) == 1
+        postgres_ground.sql(f"ALTER TABLE moving ALTER id TYPE {after}")
+        for one in (engine, later):
+            with pytest.raises(LookupFailedError, match=r"column id of table moving to stay of type|operator does not exist"):
+                join(one, pa.array([second]))
+
+
+def test_a_column_that_is_made_longer_or_named_otherwise_text_goes_on_as_before(postgres_ground: Ground) -> None:
+    """Its values and its equality stay what they are."""
+    postgres_ground.table("longer", "id varchar(5) PRIMARY KEY, c char(5), t text", "('a', 'b', 'c')", "('d', 'e', 'f')")
+    with postgres_ground.engine("longer") as engine:
+        assert join(engine, pa.array(["a"])) == [(0, "b    ", "c")]
+        postgres_ground.sql("ALTER TABLE longer ALTER id TYPE varchar(9), ALTER c TYPE char(7), ALTER t TYPE varchar(3)")
+        assert join(engine, pa.array(["d"])) == [(0, "e      ", "f")]
 
 
 @pytest.mark.parametrize("options", [{"how": "semi"}, {"on_multiple": "first", "order_by": "v"}, {}])

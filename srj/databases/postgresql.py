@@ -15,7 +15,7 @@ import pyarrow as pa
 from srj.databases.base import Answer
 from srj.databases.postgresql_describe import describe
 from srj.databases.postgresql_errors import asking, connecting
-from srj.databases.postgresql_sql import OWN_TYPE
+from srj.databases.postgresql_sql import CHANGED
 from srj.databases.postgresql_types import parameter, register_codecs
 from srj.databases.postgresql_wire import joined_rows, numbers, read_columns
 from srj.errors import LookupFailedError, LookupTimeoutError
@@ -55,7 +55,6 @@ class PostgreSQL:
             statement = await connection.prepare(description.sql)
             # After it, for it alone leaves a transaction open, whose lock on the table would keep others from altering that.
             await connection.execute(_INDEX_SETTINGS if description.index else _SETTINGS)
-            _compare_types(statement, question, description)
         return PostgreSQLConnection(connection, statement, question, description)
 
 
@@ -87,6 +86,7 @@ class PostgreSQLConnection:
         self._connection = connection
         self._statement = statement
         self._question = question
+        self._key = description.key
         self._columns = description.columns
         self._schema = pa.schema([(part.name, part.type) for part in description.columns])
         self._server_timeout = 0.0
@@ -107,6 +107,7 @@ class PostgreSQLConnection:
             if error.sqlstate != _TOO_LARGE and "invalid memory alloc request size" not in str(error):
                 raise
             return await self._ask_halves(keys, str(error))
+        self._refuse_changes(row[CHANGED])
         return self._answer(row["srj_sent"])
 
     async def _ask_halves(self, keys: tuple[pa.Array, ...], said: str) -> Answer:
@@ -137,6 +138,15 @@ class PostgreSQLConnection:
             await self._connection.execute(f"SET statement_timeout = {milliseconds}")
             self._server_timeout = timeout
 
+    def _refuse_changes(self, changed: list[str | None]) -> None:
+        """Refuse a table whose columns are no longer of the types that were described."""
+        for part, kind in zip((*self._key, *self._columns), changed, strict=True):
+            if kind is not None:
+                raise LookupFailedError(
+                    f"expected column {part.name} of table {self._question.table} to stay of type {part.db_type}, got one of type "
+                    f"{kind}; start the query again"
+                )
+
     def _answer(self, sent: list[bytes | None]) -> Answer:
         ordinals = numbers(sent[0]) - 1
         if not self._columns:
@@ -147,20 +157,6 @@ class PostgreSQLConnection:
             order = np.argsort(ordinals, kind="stable")
             return Answer(ordinals[order], rows.take(pa.array(order)))
         return Answer(ordinals, rows)
-
-
-def _compare_types(statement: asyncpg.prepared_stmt.PreparedStatement, question: Question, description: Description) -> None:
-    """Refuse a table whose columns are no longer of the types that were described: values might be cut or misread."""
-    for attribute in statement.get_attributes():
-        if not attribute.name.startswith(OWN_TYPE):
-            continue
-        position, _, wire = attribute.name.removeprefix(OWN_TYPE).partition("_")
-        part = description.columns[int(position)]
-        if attribute.type.name != wire:
-            raise LookupFailedError(
-                f"expected column {part.name} of table {question.table} to stay of type {part.db_type}, got one of type "
-                f"{attribute.type.name}; start the query again"
-            )
 
 
 def _empty_columns(length: int) -> pa.RecordBatch:

@@ -59,6 +59,8 @@ async def describe(connection: asyncpg.Connection, question: Question) -> Descri
         [returned for _, returned in columns],
         question.where,
     )
+    with checking(question.table, "the columns asked for"):
+        lookup = replace(lookup, types=await connection.fetchval(lookup.own_types()))
     indexes = await unique_indexes(connection, relation)
     is_unique = any(set(index["columns"]) <= set(question.key) for index in indexes)
     sql = _statement(question, lookup, indexes, is_unique=is_unique)
@@ -134,8 +136,7 @@ async def _column(connection: asyncpg.Connection, question: Question, relation: 
         sql, name = named_expression(text, question.table, relation.types)
         db_type = await _expression_type(connection, question, relation, text, sql)
     value = value_type(db_type, sql, name)
-    returned = Returned(sql, value.wire, is_own=value.wire == db_type.name)
-    return Column(name, sql, db_type.shown, value.arrow, value.default_width), returned
+    return Column(name, sql, db_type.shown, value.arrow, value.default_width), Returned(sql, value.wire)
 
 
 async def _expression_type(connection: asyncpg.Connection, question: Question, relation: Relation, text: str, sql: str) -> DbType:
@@ -185,7 +186,10 @@ async def _hindered(connection: asyncpg.Connection, question: Question, lookup: 
     if index is not None or all(returned.sql.startswith('"') for returned in lookup.columns):
         return None
     plan = await _plan(
-        connection, question, replace(lookup, columns=()).join(), [parameter(pa.array([], key.arrow)) for _, key in lookup.keys]
+        connection,
+        question,
+        replace(lookup, columns=(), types=()).join(),
+        [parameter(pa.array([], key.arrow)) for _, key in lookup.keys],
     )
     return next((node["Index Name"] for node in plan if _serves(node, lookup.alias)), None)
 

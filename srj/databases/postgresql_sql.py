@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from srj.databases.postgresql_types import KeyType
 
 
-# The name of a result that has the type of a column begins so; its position and its type when it was described follow.
-OWN_TYPE = "srj_type_"
+# What a statement's result calls the columns that have another type than when the statement was written.
+CHANGED = "srj_changed"
+# Types of one equality, whose values are sent alike: one may become the other unnoticed.
+_TEXTS = (25, 1043)  # text, varchar
 
 
 def quote(name: str) -> str:
@@ -34,21 +36,19 @@ class Returned:
     Attributes:
         sql: its quoted name, or the user's expression.
         wire: the SQL type in which it is sent.
-        is_own: that is its own type. Should it change later, a cast to it would round values, and hide that it did: so the
-            statement has its type in its result as well.
     """
 
     sql: str
     wire: str
-    is_own: bool
 
 
 @dataclass(frozen=True)
 class Lookup:
     """The parts of the statement.
 
-    Its result is one row: the keys' ordinals and the columns as `send` sends them; then NULLs of the types of those columns that
-    are sent as they are.
+    Its result is one row: the keys' ordinals and the columns as `send` sends them; then `CHANGED`, for each key column and then
+    each column NULL, or its type's name if that is no longer the one in `types`. Where a column's type has changed, a cast to
+    the old one would round values, and hide that it did; and keys would be compared by another equality.
 
     Attributes:
         relation: the table's quoted name, with its schema if one was given.
@@ -56,6 +56,7 @@ class Lookup:
         keys: a quoted column and how its keys travel, each.
         columns: what comes back.
         where: the user's condition, or None.
+        types: the pg_type.oid of the key columns and the columns, as `own_types` finds them; none: nothing is watched.
     """
 
     relation: str
@@ -63,6 +64,7 @@ class Lookup:
     keys: Sequence[tuple[str, KeyType]]
     columns: Sequence[Returned]
     where: str | None
+    types: Sequence[int] = ()
 
     @property
     def alias(self) -> str:
@@ -91,13 +93,32 @@ class Lookup:
             f"(SELECT 1 FROM {self.relation}{self._filter(self._own_condition())})"
         )
 
+    def own_types(self) -> str:
+        """The statement that finds the types of the key columns and the columns: an array of pg_type.oid."""
+        types = ", ".join(f"{own}::oid" for own in self._own_types())
+        return f"SELECT ARRAY[{types}] FROM (SELECT) AS srj_one LEFT JOIN ({self._no_rows()}) AS srj_types ON true"
+
     def _sent(self, rows: str) -> str:
         sent = send([Sent(f"srj_c{i}", column.wire) for i, column in enumerate(self.columns)], rows, ordinal="ord")
-        own = [f"srj_types.srj_c{i} AS {OWN_TYPE}{i}_{column.wire}" for i, column in enumerate(self.columns) if column.is_own]
-        if not own:
+        if not self.types:
             return sent
-        types = f"SELECT {', '.join(self._inner_columns())} FROM {self.relation} WHERE false"
-        return f"SELECT srj_answer.*, {', '.join(own)} FROM ({sent}) AS srj_answer LEFT JOIN ({types}) AS srj_types ON true"
+        changed = ", ".join(
+            f"CASE WHEN {own} NOT IN ({', '.join(map(str, _TEXTS if oid in _TEXTS else [oid]))}) "
+            f"THEN pg_catalog.format_type({own}, NULL) END"
+            for own, oid in zip(self._own_types(), self.types, strict=True)
+        )
+        return (
+            f"SELECT srj_answer.*, ARRAY[{changed}] AS {CHANGED} "
+            f"FROM ({sent}) AS srj_answer LEFT JOIN ({self._no_rows()}) AS srj_types ON true"
+        )
+
+    def _own_types(self) -> list[str]:
+        names = [f"k{i}" for i in range(len(self.keys))] + [f"srj_c{i}" for i in range(len(self.columns))]
+        return [f"pg_catalog.pg_typeof(srj_types.{name})" for name in names]
+
+    def _no_rows(self) -> str:
+        keys = [f"{column} AS k{i}" for i, (column, _) in enumerate(self.keys)]
+        return f"SELECT {', '.join(keys + self._inner_columns())} FROM {self.relation} WHERE false"
 
     def _select(self) -> str:
         outer = [f"{self.alias}.ord"] + [f"t.srj_c{i}" for i in range(len(self.columns))]
