@@ -402,6 +402,30 @@ def test_a_key_whose_type_changes_in_mid_stream_is_an_error_never_a_row_that_mat
                 join(one, pa.array([second]))
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "keys", "options"),
+    [
+        ("int", "varchar(10)", [1, 2], {}),
+        ("int", "varchar(10)", [1, 2], {"how": "semi"}),
+        ("int", "bigint", [1, 2], {"on_multiple": "first", "order_by": "v"}),
+        ("varchar(10)", "varbinary(10)", ["a", "B"], {}),
+        ("datetime", "date", [datetime(2024, 1, 1), datetime(2024, 1, 2)], {}),  # noqa: DTZ001  the type has none
+    ],
+)
+def test_a_key_whose_type_changes_in_mid_stream_is_an_error_on_mariadb_too(
+    mariadb_ground: Ground, before: str, after: str, keys: list[Any], options: dict[str, Any]
+) -> None:
+    """Compared as numbers, '2 pieces' would be 2."""
+    mariadb_ground.table("moving", f"id {before} PRIMARY KEY, v int", *(f"('{key}', 1)" for key in keys))
+    with mariadb_ground.engine("moving", **options) as engine, mariadb_ground.engine("moving", **options) as later:
+        first, second = pa.array(keys, engine.spec.description.key[0].type)
+        assert len(join(engine, pa.array([first]))) == 1
+        mariadb_ground.sql(f"ALTER TABLE moving MODIFY id {after} NOT NULL")
+        for one in (engine, later):
+            with pytest.raises(LookupFailedError, match=r"column id of table moving to stay of type"):
+                join(one, pa.array([second]))
+
+
 def test_a_column_that_is_made_longer_or_named_otherwise_text_goes_on_as_before(postgres_ground: Ground) -> None:
     """Its values and its equality stay what they are."""
     postgres_ground.table("longer", "id varchar(5) PRIMARY KEY, c char(5), t text", "('a', 'b', 'c')", "('d', 'e', 'f')")

@@ -12,7 +12,7 @@ import pyarrow as pa
 from srj.databases.base import Answer
 from srj.databases.mysql_errors import asking
 from srj.databases.mysql_sql import ORDINAL, limited
-from srj.databases.mysql_types import decode, encode, keeps, result_name
+from srj.databases.mysql_types import decode, encode, keeps, keeps_key, result_name
 from srj.errors import LookupFailedError
 
 if TYPE_CHECKING:
@@ -71,9 +71,12 @@ class MySQLConnection:
             yield offset, result.rows
 
     def _compare_types(self, fields: Sequence[Any]) -> None:
-        """Refuse columns that are no longer of the types that were described: values might be rounded or misread."""
-        for column, field in zip(self._description.columns, fields, strict=True):
-            if not keeps(column.type, field):
+        """Refuse columns that are no longer of the types that were described: values might be rounded or misread, keys missed."""
+        columns, key = self._description.columns, self._description.key
+        kept = [keeps(column.type, field) for column, field in zip(columns, fields, strict=False)]
+        kept += [keeps_key(one.type, field) for one, field in zip(key, fields[len(columns) :], strict=True)]
+        for column, field, is_kept in zip((*columns, *key), fields, kept, strict=True):
+            if not is_kept:
                 raise LookupFailedError(
                     f"expected column {column.name} of table {self._question.table} to stay of type {column.db_type}, got one of "
                     f"type {result_name(field)}; start the query again"
@@ -95,6 +98,7 @@ class MySQLConnection:
         offsets = np.repeat([offset for offset, _ in parts], [len(rows) for _, rows in parts])
         rows = [row for _, part in parts for row in part]
         numbers, *values = zip(*rows, strict=True) if rows else [()] * (1 + len(self._schema))
+        values = values[: len(self._schema)]
         # Counted from 1 by the server, in each statement anew.
         ordinals = decode(numbers, pa.int64(), ORDINAL).to_numpy() - 1 + offsets
         columns = [decode(column, field.type, field.name) for column, field in zip(values, self._schema, strict=True)]

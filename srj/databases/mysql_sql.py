@@ -2,8 +2,8 @@
 
 ::
 
-    SELECT k.ord, t.name FROM JSON_TABLE(%s, '$[*]' COLUMNS (ord FOR ORDINALITY, k0 BIGINT PATH '$[0]')) k
-    STRAIGHT_JOIN t ON t.id = k.k0
+    SELECT k.ord, t.name, (SELECT id FROM t LIMIT 0)
+    FROM JSON_TABLE(%s, '$[*]' COLUMNS (ord FOR ORDINALITY, k0 BIGINT PATH '$[0]')) k STRAIGHT_JOIN t ON t.id = k.k0
 
 The keys' side is brought to the table's type, character set and collation: else the server would convert the table's side, and
 no index could serve. STRAIGHT_JOIN, because the optimizer takes every JSON_TABLE for 40 rows.
@@ -60,17 +60,20 @@ def lookup_sql(
     if question.where is not None:
         condition += f" AND ({question.where}\n)"  # a line of its own ends a comment
     values = [exact(column.sql, column.type) for column in columns]
+    # NULLs of the key columns' types: should one change, keys would be compared by another equality.
+    kinds = "".join(f", (SELECT {one.sql} FROM {table} LIMIT 0)" for one in key)
     if question.exists_only:
         # Neither EXISTS nor IN: MariaDB would read the whole table once to answer them.
-        before, after = f"SELECT {KEYS}.{ORDINAL}", f"WHERE (SELECT 1 FROM {table} WHERE {condition} LIMIT 1) = 1"
+        before, after = f"SELECT {KEYS}.{ORDINAL}{kinds}", f"WHERE (SELECT 1 FROM {table} WHERE {condition} LIMIT 1) = 1"
     elif order_by is not None:
         names = [f"_srj_column{position}" for position in range(len(values))]
         inner = [f"{KEYS}.{ORDINAL}", *(f"{value} AS {name}" for value, name in zip(values, names, strict=True))]
         inner.append(f"ROW_NUMBER() OVER (PARTITION BY {KEYS}.{ORDINAL} ORDER BY {order_by}) AS {ROW}")
-        before = f"SELECT {', '.join([ORDINAL, *names])} FROM (SELECT {', '.join(inner)}"
+        before = f"SELECT {', '.join([ORDINAL, *names])}{kinds} FROM (SELECT {', '.join(inner)}"
         after = f"STRAIGHT_JOIN {table} ON {condition}) AS _srj_rows WHERE {ROW} = 1"
     else:
-        before, after = f"SELECT {', '.join([f'{KEYS}.{ORDINAL}', *values])}", f"STRAIGHT_JOIN {table} ON {condition}"
+        before = f"SELECT {', '.join([f'{KEYS}.{ORDINAL}', *values])}{kinds}"
+        after = f"STRAIGHT_JOIN {table} ON {condition}"
     keys = f"JSON_TABLE(%s, '$[*]' COLUMNS ({', '.join(_derived(key))})) AS {KEYS}"
     return f"{_doubled(before)} FROM {keys} {_doubled(after)}"
 

@@ -188,6 +188,11 @@ def keeps(described: pa.DataType, field: Any) -> bool:
     return bool(described == now or (_is_exact_number(described) and now is not None and _is_exact_number(now)))
 
 
+def keeps_key(described: pa.DataType, field: Any) -> bool:
+    """Whether a key column, here as a result, is still of the type that keys are converted to."""
+    return bool(result_type(field) == (_INTEGERS[FIELD_TYPE.LONGLONG][True] if described == pa.uint64() else described))
+
+
 def _is_exact_number(arrow: pa.DataType) -> bool:
     return bool(pa.types.is_integer(arrow) or pa.types.is_decimal(arrow))
 
