@@ -5,6 +5,7 @@ Each goes through the real engine and a real server, without Spark.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pickle
 import socket
@@ -347,6 +348,46 @@ def test_a_connection_that_the_server_ends_while_it_is_idle_is_made_anew(postgre
         postgres_ground.sql(
             "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I RESET idle_session_timeout', current_database()); END $$"
         )
+
+
+def test_flights_of_large_rows_carry_few_keys(ground: Ground) -> None:
+    """Else the server would hold an answer of 30 MB, and PostgreSQL five times over."""
+    ground.table("large", f"id int PRIMARY KEY, v {'text' if ground.is_postgres else 'longtext'}")
+    digits = "repeat(md5({}), 3000)"
+    ground.sql("INSERT INTO large VALUES " + ", ".join(f"({i}, {digits.format(repr(str(i)))})" for i in range(300)))
+    ground.sql(f"ANALYZE {'' if ground.is_postgres else 'TABLE '}large")
+    with ground.engine("large", cache="64 MB", batch=1000) as engine:
+        operator = Operator(engine)
+        rows = sum(joined.inner()[1].num_rows for joined in operator.in_order([(pa.array(range(300)),)]))
+        assert rows == 300
+        assert 300 * 96_000 / 4e6 <= operator.metrics.batches <= 12
+
+
+@pytest.mark.parametrize("cache", ["64 KB", "4 MB", "64 MB"])
+def test_rows_larger_than_the_cache_can_hold_are_joined_all_the_same(postgres_ground: Ground, cache: str) -> None:
+    """Whether some of them fit or none; keys that are not in the table are kept in any case."""
+    postgres_ground.table("documents", "id int PRIMARY KEY, v text")
+    postgres_ground.sql(
+        "INSERT INTO documents SELECT i, repeat(md5(i::text), 100000) FROM generate_series(1, 9) i; ANALYZE documents"
+    )
+    with postgres_ground.engine("documents", cache=cache) as engine:
+        for _ in range(2):
+            found = join(engine, pa.array(range(12)))
+            assert [(key, len(text), text[:32]) for key, text in found] == [
+                (i, 3_200_000, hashlib.md5(str(i).encode()).hexdigest())  # noqa: S324  no secret
+                for i in range(1, 10)
+            ]
+        stats = engine.cache_stats()
+        assert stats.entries >= (12 if cache == "64 MB" else 3)
+
+
+def test_flights_follow_the_size_of_the_rows_that_come() -> None:
+    """Whatever the estimate was."""
+    database = Scripted(rows={key: ["x" * 500_000] for key in range(40)})
+    with closing(scripted_engine(database, cache="1 MB", batch=20)) as engine:
+        for start in (0, 20):
+            list(Operator(engine).in_order([(pa.array(range(start, start + 20)),)]))
+    assert [len(asked) for asked in database.asked] == [20, 8, 8, 4]
 
 
 # Tables that change, SQL that means something else

@@ -41,6 +41,22 @@ def test_a_description_tells_server_rows_widths_and_types(place: Place) -> None:
     assert description.columns[1].width == 0
 
 
+def test_the_width_of_a_large_value_is_its_own_not_that_of_its_pointer(place: Place) -> None:
+    """Whether compressed or not, and before ANALYZE too; json counts as it is stored."""
+    place.sql("CREATE TABLE stories (id int PRIMARY KEY, title text, story text, plain text, packed json, number int)")
+    place.sql("ALTER TABLE stories ALTER plain SET STORAGE external")
+    place.sql(
+        "INSERT INTO stories SELECT i, 'title', repeat('x', 1000000), repeat('y', 20000), "
+        "to_json((SELECT string_agg(md5((i * 1000 + j)::text), '') FROM generate_series(1, 500) j)), i "
+        "FROM generate_series(1, 50) i"
+    )
+    for _ in range(2):
+        title, story, plain, packed, number = (column.width for column in place.describe("stories").columns)
+        assert (title, story, plain, number) == (5, 1_000_000, 20_000, 0)
+        assert 8_000 < packed <= 17_000
+        place.sql("ANALYZE stories")
+
+
 def test_a_missing_index_is_warned_of_with_its_cost(place: Place) -> None:
     """Large tables only; the rows of a key come from the statistics."""
     description = place.describe("products", "category")

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from srj.table import DatabaseUrl
 
 _CLOSE_SECONDS = 2.0
-_TOO_LARGE = "54000"
+# The answer, or its memory: the second is refused within a few bytes of the limit, or where the machine has no more.
+_TOO_LARGE = {"54000", "53200"}
 _MAX_STATEMENT_TIMEOUT = 2**31 - 1  # milliseconds, the server's limit
 # A large batch looks dear to the planner, but compiling its statement takes longer than running it.
 _SETTINGS = "SET jit = off"
@@ -102,9 +103,8 @@ class PostgreSQLConnection:
         try:
             # Cancelled by the time-out, the driver asks the server to cancel the statement as well.
             (row,) = await self._statement.fetch(*[parameter(part) for part in keys])
-        except (asyncpg.ProgramLimitExceededError, asyncpg.InternalServerError) as error:
-            # The second within a few bytes of the limit, where not the text but the memory for it is refused.
-            if error.sqlstate != _TOO_LARGE and "invalid memory alloc request size" not in str(error):
+        except (asyncpg.ProgramLimitExceededError, asyncpg.OutOfMemoryError, asyncpg.InternalServerError) as error:
+            if error.sqlstate not in _TOO_LARGE and "invalid memory alloc request size" not in str(error):
                 raise
             return await self._ask_halves(keys, str(error))
         self._refuse_changes(row[CHANGED])

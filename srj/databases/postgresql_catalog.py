@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _RELATION = """
 SELECT c.oid, c.relkind::text AS kind, c.reltuples::float8 AS rows,
-       EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = c.oid) AS has_children
+       EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = c.oid) AS has_children,
+       CASE WHEN c.reltoastrelid <> 0 THEN pg_relation_size(c.oid) / current_setting('block_size')::int END AS pages
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relname = $1 AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
   AND CASE WHEN $2 = '' THEN pg_table_is_visible(c.oid) ELSE n.nspname = $2 END
@@ -71,6 +72,9 @@ JOIN pg_class c ON c.relname = s.tablename
 JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = s.schemaname
 WHERE c.oid = $1 ORDER BY attname, inherited DESC
 """
+_SAMPLED_PAGES = 100
+# Types whose values tell their length without being read.
+_TELLING = {"text", "varchar", "bpchar", "bytea"}
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ class Relation:
         kind: pg_class.relkind: ``r`` table, ``v`` view, ``m`` materialised view, ``p`` partitioned, ``f`` foreign.
         rows: the estimated number of rows; negative when nobody has counted.
         has_children: it has partitions, or tables that inherit from it.
+        pages: how many it has, if its values may be so large that they are compressed or stored elsewhere; else None.
         sql: its quoted name, with the schema if the question has one.
         name: its bare name.
         types: its columns, in their order.
@@ -91,6 +96,7 @@ class Relation:
     kind: str
     rows: float
     has_children: bool
+    pages: int | None
     sql: str
     name: str
     types: dict[str, DbType]
@@ -117,7 +123,7 @@ async def find_relation(connection: asyncpg.Connection, question: Question) -> R
     types = await base_types(connection, [(attribute["type"], attribute["modifier"]) for attribute in attributes])
     sql = ".".join(map(quote, question.name))
     named = {attribute["name"]: db_type for attribute, db_type in zip(attributes, types, strict=True)}
-    return Relation(row["oid"], row["kind"], row["rows"], row["has_children"], sql, name, named)
+    return Relation(row["oid"], row["kind"], row["rows"], row["has_children"], row["pages"], sql, name, named)
 
 
 async def base_types(connection: asyncpg.Connection, types: Sequence[tuple[int, int]]) -> list[DbType]:
@@ -138,3 +144,22 @@ async def unique_indexes(connection: asyncpg.Connection, relation: Relation) -> 
 async def column_statistics(connection: asyncpg.Connection, relation: Relation) -> dict[str, asyncpg.Record]:
     """What ANALYZE has found out about the columns, for those that this user may read."""
     return {row["name"]: row for row in await connection.fetch(_STATISTICS, relation.oid)}
+
+
+async def mean_bytes(connection: asyncpg.Connection, relation: Relation, names: Sequence[str]) -> dict[str, float]:
+    """Mean bytes of a value, for columns of varying length, where values may be large.
+
+    ANALYZE knows how they are stored: compressed, or as pointers to elsewhere. Some pages are read for it, but none of those
+    values; always the same, so that two descriptions are alike.
+    """
+    if relation.pages is None or relation.has_children or not names:
+        return {}
+    share = 100 * min(1.0, _SAMPLED_PAGES / max(1, relation.pages))
+    means = [
+        f"avg({'octet_length' if relation.types[name].name in _TELLING else 'pg_column_size'}({quote(name)}))::float8"
+        for name in names
+    ]
+    row = await connection.fetchrow(
+        f"SELECT {', '.join(means)} FROM {relation.sql} TABLESAMPLE SYSTEM ({share:.9f}) REPEATABLE (0)"
+    )
+    return {name: mean for name, mean in zip(names, row, strict=True) if mean is not None}

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from srj.databases.base import Column, Description, KeyColumn, Question
 from srj.databases.naming import named_expression
-from srj.databases.postgresql_catalog import Relation, base_types, column_statistics, find_relation, unique_indexes
+from srj.databases.postgresql_catalog import Relation, base_types, column_statistics, find_relation, mean_bytes, unique_indexes
 from srj.databases.postgresql_errors import checking
 from srj.databases.postgresql_sql import Lookup, Returned, quote
 from srj.databases.postgresql_types import DbType, KeyType, key_type, parameter, python_encoding, value_type
@@ -51,7 +51,9 @@ async def describe(connection: asyncpg.Connection, question: Question) -> Descri
         await _prepare(connection, question, part, window)
     statistics = await column_statistics(connection, relation)
     columns = [] if question.exists_only else await _columns(connection, question, relation)
-    columns = [(_with_width(column, statistics), returned) for column, returned in columns]
+    with checking(question.table, "the columns asked for"):
+        large = await mean_bytes(connection, relation, [column.name for column, _ in columns if _has_statistics(column)])
+    columns = [(_with_width(column, statistics, large), returned) for column, returned in columns]
     lookup = Lookup(
         relation.sql,
         relation.name,
@@ -151,10 +153,16 @@ async def _expression_type(connection: asyncpg.Connection, question: Question, r
     return db_type
 
 
-def _with_width(column: Column, statistics: dict[str, Any]) -> Column:
-    if not column.width or column.sql != quote(column.name) or column.name not in statistics:
+def _has_statistics(column: Column) -> bool:
+    """A column of the table, of varying length."""
+    return column.width > 0 and column.sql == quote(column.name)
+
+
+def _with_width(column: Column, statistics: dict[str, Any], large: dict[str, float]) -> Column:
+    if not _has_statistics(column):
         return column
-    return Column(column.name, column.sql, column.db_type, column.type, max(1, statistics[column.name]["avg_width"]))
+    known = statistics[column.name]["avg_width"] if column.name in statistics else column.width
+    return replace(column, width=max(1, round(large.get(column.name, known))))
 
 
 def _statement(question: Question, lookup: Lookup, indexes: Sequence[asyncpg.Record], *, is_unique: bool) -> str:

@@ -55,7 +55,7 @@ class Fetcher:
         lock: guards the index of keys in flight together with the cache, so that a key is always in one of them.
         on_landed: called in the batch thread, without the lock, when a flight has its answer: may refuse it.
         after_landing: called there when those who wait have heard of it; raises nothing.
-        most_keys: keys in a flight.
+        most_keys: how many keys may be in a flight now.
         in_flight: flights, and so connections, at a time.
         latency: seconds that a flight may wait to be filled.
         connect_timeout, lookup_timeout: seconds.
@@ -71,7 +71,7 @@ class Fetcher:
         on_landed: Callable[[Flight], None],
         after_landing: Callable[[], None],
         *,
-        most_keys: int,
+        most_keys: Callable[[], int],
         in_flight: int,
         latency: float,
         connect_timeout: float,
@@ -186,7 +186,7 @@ class Fetcher:
     def _fill(self, keys: Keys, values: list[Hashable]) -> npt.NDArray[np.int64]:
         """Put keys into flights; their places."""
         places = np.arange(len(values), dtype=np.int64)
-        start = 0
+        start, most = 0, self._most_keys()
         while start < len(values):
             if self._filling is None:
                 self._filling = Flight(self._numbers)
@@ -194,11 +194,11 @@ class Fetcher:
                 self._numbers += 1
                 self._loop.call_soon_threadsafe(self._arm, self._filling)
             flight, taken = self._filling, len(self._filling)
-            stop = min(start + self._most_keys - taken, len(values))
+            stop = min(start + max(1, most - taken), len(values))
             flight.add(keys.slice(start, stop - start), values[start:stop])
             places[start:stop] += (flight.number << _POSITION_BITS) + taken - start
             start = stop
-            if len(flight) == self._most_keys:
+            if len(flight) >= most:
                 self._seal(flight)
         self._places.update(zip(values, places.tolist(), strict=True))
         return places

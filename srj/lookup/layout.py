@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -234,6 +234,10 @@ class Contents:
         """
         if size_bytes is None and size_rows is None:
             raise RequestError("expected a cache size, got neither bytes nor rows; give one of them")
+        if size_bytes is not None and self.size(self.geometry(2)) > size_bytes and max(self.widths, default=0) > _WIDTH:
+            # Values so large that few would fit: a part of them will be kept, the others served without being kept.
+            narrower = replace(self, widths=tuple(min(width, max(_WIDTH, max(self.widths) // 2)) for width in self.widths))
+            return narrower.fit(size_bytes, size_rows)
         least = self.size(self.geometry(2))
         if size_rows is not None and size_rows < 1:
             raise RequestError(f"expected a cache of at least one row, got {size_rows}; give a larger size")
