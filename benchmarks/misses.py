@@ -17,9 +17,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from benchmarks.pairs import Checksum, Contest, timed
-from benchmarks.setting import checksum, run_to_nowhere
+from benchmarks.setting import SCHEMA, checksum, run_to_nowhere
 from srj import Batch, srj_enrich
 from srj.databases.base import Question
+from srj.databases.postgresql import INDEX_SETTINGS
 from srj.lookup.describe import describe
 from srj.lookup.engine import Engine
 from srj.lookup.operator import Operator
@@ -39,7 +40,7 @@ _SPARK_BATCH = 10_000  # rows in Spark's Arrow batches, and so in those of the c
 _COLUMNS = ("name", "price", "quantity")
 _SQL = (
     "SELECT k.ord, t.name, t.price, t.quantity FROM unnest($1::bigint[]) WITH ORDINALITY AS k(id, ord) "
-    "JOIN srj_bench.many_items AS t ON t.id = k.id"
+    f"JOIN {SCHEMA}.many_items AS t ON t.id = k.id"
 )
 
 
@@ -90,7 +91,7 @@ class BareLoop:
     async def _prepare(self) -> asyncpg.prepared_stmt.PreparedStatement:
         connection = await asyncpg.connect(self._url)
         self._connections.append(connection)
-        await connection.execute("SET jit = off; SET plan_cache_mode = force_generic_plan")  # as srj's own connections
+        await connection.execute(INDEX_SETTINGS)  # as srj's own connections
         return await connection.prepare(self._sql)
 
 

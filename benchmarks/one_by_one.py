@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from benchmarks.pairs import Checksum, Contest, timed
-from benchmarks.setting import read_checksum, run_to_nowhere, summed
+from benchmarks.setting import SCHEMA, read_checksum, run_to_nowhere, summed
 from srj import srj_enrich
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from benchmarks.setting import Setting
 
 GROUP = "one-by-one"
-_SQL = "SELECT name, price, quantity FROM srj_bench.many_items WHERE id = $1"
+_SQL = f"SELECT name, price, quantity FROM {SCHEMA}.many_items WHERE id = $1"
 _SCHEMA = pa.schema(
     [("key", pa.int64()), ("name", pa.string()), ("price", pa.float64()), ("quantity", pa.int32()), ("hit", pa.bool_())]
 )

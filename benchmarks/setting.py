@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ROOT = Path(__file__).resolve().parent.parent
-_SCHEMA = "srj_bench"
+SCHEMA = "srj_bench"
 # The database's part shall be as fast as it can be: then srj's own part is the larger share of every ratio.
 _SERVER = {"shared_buffers": "4GB", "max_wal_size": "4GB", "max_connections": "100"}
 _LEAP = 7_368_787  # coprime to the tables' sizes, so that multiples of it, modulo the size, are distinct and far apart
@@ -66,7 +66,7 @@ class Setting:
 
     def table(self, name: str) -> Table:
         """``items`` or ``many_items``: id bigint, name text of 16 bytes, price float8, quantity int."""
-        return Table(self.server.url, (_SCHEMA, name))
+        return Table(self.server.url, (SCHEMA, name))
 
     def scattered_keys(self, start: int, count: int, partitions: int) -> DataFrame:
         """Distinct keys of ``many_items``, in no order that helps its index; others for another range."""
@@ -87,7 +87,7 @@ class Setting:
 def setting(scale: Scale) -> Iterator[Setting]:
     """Server, tables and session, gone at the end."""
     with _server() as server, TemporaryDirectory(prefix="srj-bench-") as folder:
-        server.execute(f"DROP SCHEMA IF EXISTS {_SCHEMA} CASCADE; CREATE SCHEMA {_SCHEMA}")
+        server.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE; CREATE SCHEMA {SCHEMA}")
         try:
             _fill(server, "items", scale.items)
             _fill(server, "many_items", scale.many_items)
@@ -97,7 +97,7 @@ def setting(scale: Scale) -> Iterator[Setting]:
             finally:
                 spark.stop()
         finally:
-            server.execute(f"DROP SCHEMA {_SCHEMA} CASCADE")
+            server.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
 
 
 def run_to_nowhere(df: DataFrame) -> None:
@@ -134,14 +134,14 @@ def _server() -> Iterator[servers.Server]:
 
 def _fill(server: servers.Server, name: str, rows: int) -> None:
     server.execute(
-        f"CREATE TABLE {_SCHEMA}.{name} AS SELECT id, 'item-' || lpad(id::text, 11, '0') AS name, id * 0.25::float8 AS price, "
+        f"CREATE TABLE {SCHEMA}.{name} AS SELECT id, 'item-' || lpad(id::text, 11, '0') AS name, id * 0.25::float8 AS price, "
         f"(id % 1000)::int AS quantity FROM generate_series(0::bigint, {rows - 1}) AS id; "
-        f"ALTER TABLE {_SCHEMA}.{name} ADD PRIMARY KEY (id)"
+        f"ALTER TABLE {SCHEMA}.{name} ADD PRIMARY KEY (id)"
     )
-    server.execute(f"VACUUM ANALYZE {_SCHEMA}.{name}")
+    server.execute(f"VACUUM ANALYZE {SCHEMA}.{name}")
     # Into the server's own memory, or whoever reads a page first would pay for it.
-    server.execute(f"SELECT sum(quantity) FROM {_SCHEMA}.{name}")
-    server.execute(f"SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM {_SCHEMA}.{name} WHERE id >= 0")
+    server.execute(f"SELECT sum(quantity) FROM {SCHEMA}.{name}")
+    server.execute(f"SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM {SCHEMA}.{name} WHERE id >= 0")
 
 
 def _spark(folder: Path) -> SparkSession:

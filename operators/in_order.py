@@ -38,7 +38,7 @@ def in_order(plan: Plan) -> DataFrame:
     name = free_name("__srj_matches", [*plan.stream.columns, *[name for name, _ in plan.added]])
     joined = plan.stream.withColumn(name, function(*plan.keys))
     if settings.metrics:
-        joined = observe(joined, plan, f"`{name}`.metrics")
+        joined = observe(joined, plan, name, "metrics")
     return _unpack(joined, plan, name).drop(name)
 
 

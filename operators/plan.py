@@ -49,13 +49,14 @@ class Plan:
         return not self.spec.description.unique and not self.spec.question.exists_only and self.settings.on_multiple == "all"
 
 
-def observe(df: DataFrame, plan: Plan, metrics: str) -> DataFrame:
-    """Report the metrics that ride in a column, named in SQL: per micro-batch in `observedMetrics`, and to listeners.
+def observe(df: DataFrame, plan: Plan, *path: str) -> DataFrame:
+    """Report the metrics that ride in a column, or in a field of one: per micro-batch in `observedMetrics`, and to listeners.
 
     One aggregate over the few rows that carry any, unfolded into a struct at the end: measured at a quarter of the cost of an
     aggregate a metric, for Spark evaluates these row by row. As SQL, since a call of the JVM for each part of the expression
     would take the driver 0.1 s, which `foreachBatch` pays in each micro-batch.
     """
+    metrics = ".".join("`{}`".format(name.replace("`", "``")) for name in path)
     total = (
         f"aggregate(collect_list({metrics}), array_repeat(0L, {len(METRICS)}), "
         "(sums, more) -> zip_with(sums, more, (sum, one) -> sum + one))"

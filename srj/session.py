@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import pickle
 import subprocess
 import sys
@@ -132,7 +133,8 @@ def check_python(session: SparkSession) -> tuple[str, ...]:
         return ()
     theirs = session.sparkContext.pythonExec
     environment = _environment_of(theirs)
-    if environment in (None, sys.prefix):
+    # As real paths: what a link leads to is the same environment.
+    if environment is None or os.path.realpath(environment) == os.path.realpath(sys.prefix):
         return ()
     warning = (
         f"Spark's Python workers run {theirs!r} of {environment}, while this is {sys.executable}, and what one has installed the "

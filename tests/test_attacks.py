@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import cachetools
@@ -29,6 +30,7 @@ from srj.databases.base import Answer, Question
 from srj.lookup import engine as engines
 from srj.lookup.describe import describe
 from srj.lookup.engine import Engine
+from srj.lookup.keys import Keys
 from srj.lookup.operator import WAITING_BYTES, Operator
 from srj.lookup.spec import LookupSpec
 from srj.options import parse_options
@@ -210,6 +212,24 @@ def test_timestamps_beyond_pythons_years_are_looked_up_like_any_other(
     far, ides = days(postgres_ground, "55969-09-26", "0044-03-15 BC")
     keys = pa.array([19723 * DAY, far * DAY, ides * DAY, 2**63 - 1, -(2**63)], pa.int64()).view(arrow)
     assert postgres_ground.join("moments", keys, "k") == [(0, "now"), (1, "far"), (2, "ides")]
+
+
+def test_postgresqls_nan_is_found_in_the_cache(postgres_ground: Ground) -> None:
+    """There it equals itself, alone and beside another column."""
+    table = postgres_ground.table(
+        "numbers_and_nan", "k float8, n int, v text, PRIMARY KEY (k, n)", "('NaN', 1, 'none')", "(2, 1, 'two')"
+    )
+    keys = [float("nan"), 2.0, float("nan")], [1, 1, 2]
+    for cache in ("4 MB", lambda: cachetools.LRUCache(100)):
+        for key, asked, expected in (
+            ("k", pa.array(keys[0]), [(0, 1, "none"), (1, 1, "two"), (2, 1, "none")]),
+            (("k", "n"), (pa.array(keys[0]), pa.array(keys[1], pa.int32())), [(0, "none"), (1, "two")]),
+        ):
+            with postgres_ground.engine(table, key, cache=cache) as engine:
+                assert join(engine, asked) == expected
+                again = engine.admit(Keys.of(asked if isinstance(asked, tuple) else (asked,)), SimpleQueue())
+                assert again.found.hit.all()
+                assert join(engine, asked) == expected
 
 
 def test_text_that_is_no_utf8_matches_nothing_and_does_not_fail_its_batch(ground: Ground) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.pairs import Checksum, Contest, measure
-from benchmarks.setting import SMOKE
+from benchmarks.setting import SCHEMA, SMOKE
 
 if TYPE_CHECKING:
     from tests.servers import Server
@@ -57,7 +57,7 @@ def test_half_of_the_keys_hit_where_that_is_what_is_compared(report: dict[str, A
 
 def test_the_benchmarks_leave_nothing_in_the_database(report: dict[str, Any], postgres: Server) -> None:
     assert report["results"]
-    assert postgres.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'srj_bench'") == []
+    assert postgres.execute(f"SELECT 1 FROM pg_namespace WHERE nspname = '{SCHEMA}'") == []
 
 
 def contest(calls: list[str], theirs: Checksum) -> Contest:

@@ -10,6 +10,7 @@ import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import cachetools
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -191,12 +192,20 @@ def test_answers_go_into_the_cache_when_somebody_looks_there_or_many_have_come()
         engine.close()
 
 
+class Changing(Scripted):
+    """Keys that have other rows, and another number of them, at each lookup."""
+
+    def rows_at(self, number: int) -> dict[int, list[str]]:
+        """Named after the key and the lookup."""
+        return {key: [f"{key}/{number}/{row}" for row in range(3 + 2 * number)] for key in range(60)}
+
+
 @pytest.mark.parametrize(("slow", "fast"), [(0.1, 0.2), (0.3, 0.0)], ids=["in order", "overtaken"])
 def test_keys_asked_anew_because_their_lookup_is_too_old_keep_their_own_rows(slow: float, fast: float) -> None:
     """Both answers go into the cache one after the other, whichever comes first; the later lookup's counts."""
     now = [0.0]
     keys = Keys((pa.array(range(60), pa.int64()),))
-    database = Scripted({key: [f"{key}/{row}" for row in range(5)] for key in range(60)}, lambda number: (slow, fast, 0.0)[number])
+    database = Changing({}, lambda number: (slow, fast, 0.0)[number])
     engine = scripted_engine(database, clock=lambda: now[0], ttl=0.25, missing_ttl=0.25, batch=Batch(in_flight=2, latency="1 ms"))
     try:
         arrivals: Arrivals = queue.SimpleQueue()
@@ -218,7 +227,7 @@ def test_keys_asked_anew_because_their_lookup_is_too_old_keep_their_own_rows(slo
         for _ in range(2):
             found = engine.admit(keys, arrivals).found
             assert found.hit.all()
-            assert found.rows["value"].to_pylist() == [f"{key}/{row}" for key in range(60) for row in range(5)]
+            assert found.rows["value"].to_pylist() == [f"{key}/1/{row}" for key in range(60) for row in range(5)]
     finally:
         engine.close()
     assert len(database.asked) == 2
@@ -235,6 +244,46 @@ def test_zero_and_minus_zero_are_two_keys_of_one_lookup_and_are_asked_once() -> 
     finally:
         engine.close()
     assert database.asked == [[0.0, -0.0, 5.0]]
+
+
+@pytest.mark.parametrize("cache", ["1 MB", lambda: cachetools.LRUCache(100)], ids=["columnar", "cachetools"])
+@pytest.mark.parametrize("key_type", [pa.float32(), pa.float64()], ids=str)
+def test_nan_is_one_key_whatever_its_bits_and_is_asked_once(cache: Any, key_type: pa.DataType) -> None:
+    """Of one batch, of a later one while its lookup is on its way, and of one that finds it cached."""
+    number = np.uint32 if key_type == pa.float32() else np.uint64
+    nan = np.array([np.nan, -np.nan], key_type.to_pandas_dtype())
+    odd = (nan.view(number) | number(1)).view(nan.dtype)
+    batches = [(pa.array([*nan, *odd, 5.0], key_type),), (pa.array([5.0, *odd[::-1]], key_type),)]
+    database = Scripted({5.0: ["five"]}, delay=lambda _: 0.1)
+    engine = scripted_engine(database, key_type=key_type, cache=cache)
+    operator = Operator(engine)
+    try:
+        assert [joined.counts.tolist() for joined in operator.in_order(batches)] == [[0, 0, 0, 0, 1], [1, 0, 0]]
+        assert operator.metrics.misses == 8
+        assert [joined.counts.tolist() for joined in operator.in_order(batches)] == [[0, 0, 0, 0, 1], [1, 0, 0]]
+        assert operator.metrics.hits == 8
+    finally:
+        engine.close()
+    assert [sorted(map(str, keys)) for keys in database.asked] == [["5.0", "nan"]]
+
+
+@pytest.mark.parametrize("rows", [1_000, 3_000])
+def test_more_answers_than_a_small_cache_holds_are_not_stored_in_one_go(rows: int) -> None:
+    """What the last of them push out was cached for a while: it counts as evicted, not as what the cache could not keep."""
+    keys = range(rows * 4)
+    engine = scripted_engine(
+        Scripted({key: [str(key)] for key in keys}), unique=True, cache=f"{rows} rows", batch=Batch(size=100, in_flight=4)
+    )
+    operator = Operator(engine)
+    try:
+        assert len(run_in_order(operator, [list(keys)])) == len(keys)
+        run_in_order(operator, [list(keys[-50:])])
+        assert operator.metrics.hits == 50
+        stats = engine.cache_stats()
+    finally:
+        engine.close()
+    assert stats.refused < len(keys) // 1000
+    assert stats.entries + stats.evictions + stats.refused == len(keys)
 
 
 def test_a_failed_lookups_keys_are_asked_again_by_the_next_who_wants_them() -> None:

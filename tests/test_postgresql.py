@@ -385,6 +385,10 @@ def test_columns_stay_side_by_side_when_the_server_works_in_parallel(place: Plac
     for setting in ("max_parallel_workers_per_gather = 2", "parallel_setup_cost = 0", "parallel_tuple_cost = 0"):
         place.sql(f"ALTER DATABASE {place.name} SET {setting}")
     place.sql(f"ALTER DATABASE {place.name} SET min_parallel_table_scan_size = 0")
+    sql = place.describe("spread").sql
+    keys = "{" + ",".join(map(str, range(2001, 5000))) + "}"
+    plan = place.sql("EXPLAIN " + re.sub(r"\$1\b", f"'{keys}'", sql))
+    assert any("Gather" in line for (line,) in plan), plan
     found = place.lookup(list(range(4999, 2000, -1)), "spread")
     assert len(found) == 2999 * 40
     for ordinal, a, b, c in found:

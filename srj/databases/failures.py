@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from srj.errors import ConnectionFailedError, LookupTimeoutError, TableError
+from srj.errors import ConnectionFailedError, LookupFailedError, LookupTimeoutError, TableError
 
 if TYPE_CHECKING:
     from srj.table import DatabaseUrl
@@ -22,6 +22,28 @@ def unanswered(place: str, timeout: float) -> ConnectionFailedError:
     )
 
 
+def not_accepted(place: str, said: str, remedy: str) -> LookupFailedError:
+    """The server knows who asks, and does not let this user in."""
+    return LookupFailedError(f"expected a login that {place} accepts, got: {said}; {remedy}")
+
+
+def not_connected(place: str, said: str) -> LookupFailedError:
+    """The server answers, but allows no connection, for a reason that stays."""
+    return LookupFailedError(f"expected a connection to {place}, got: {said}; correct the URL or the server's permissions")
+
+
+def not_now(place: str, table: str, said: str) -> ConnectionFailedError:
+    """The server could not answer a lookup, for a reason that passes."""
+    return ConnectionFailedError(f"expected an answer of table {table} at {place}, got: {said}; try again later")
+
+
+def not_answered(place: str, table: str, said: str) -> LookupFailedError:
+    """The server did not answer a lookup, for a reason that stays."""
+    return LookupFailedError(
+        f"expected an answer of table {table} at {place}, got: {said}; correct the table, the expressions or the permissions"
+    )
+
+
 def too_slow(place: str, table: str, timeout: float) -> LookupTimeoutError:
     """A statement was given up."""
     return LookupTimeoutError(
@@ -32,7 +54,7 @@ def too_slow(place: str, table: str, timeout: float) -> LookupTimeoutError:
 
 def cut(place: str, table: str, said: str) -> ConnectionFailedError:
     """A connection broke."""
-    return ConnectionFailedError(f"expected an open connection to {place} for table {table}, got: {said}; connect again")
+    return ConnectionFailedError(f"expected an open connection to {place} for table {table}, got: {said}; try again later")
 
 
 def not_permitted(table: str, said: str, grant: str) -> TableError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pymysql import err
 
-from srj.databases.failures import cut, not_permitted, not_valid, place_of, too_slow, unanswered
+from srj.databases import failures
 from srj.errors import ConnectionFailedError, DatabaseError, LookupFailedError
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ _BROKEN = (OSError, EOFError, AssertionError, IndexError)
 @contextmanager
 def connecting(url: DatabaseUrl, timeout: float) -> Iterator[None]:
     """Translate what goes wrong while a connection is made."""
-    place = place_of(url)
+    place = failures.place_of(url)
     try:
         yield
     except TimeoutError as error:
-        raise unanswered(place, timeout) from error
+        raise failures.unanswered(place, timeout) from error
     except err.Error as error:
         if isinstance(error.__cause__, TimeoutError):
-            raise unanswered(place, timeout) from error
+            raise failures.unanswered(place, timeout) from error
         if isinstance(error.__cause__, ssl.SSLCertVerificationError):
             raise LookupFailedError(
                 f"expected a certificate of {place} that can be verified, got: {_said(error)}; name its issuer by "
@@ -63,25 +63,20 @@ def connecting(url: DatabaseUrl, timeout: float) -> Iterator[None]:
 @contextmanager
 def asking(url: DatabaseUrl, table: str, timeout: float) -> Iterator[None]:
     """Translate what goes wrong while a table is asked."""
-    place = place_of(url)
+    place = failures.place_of(url)
     try:
         yield
     except TimeoutError as error:
-        raise too_slow(place, table, timeout) from error
+        raise failures.too_slow(place, table, timeout) from error
     except err.Error as error:
         code = _number(error)
         if code in _TIMEOUT:
-            raise too_slow(place, table, timeout) from error
+            raise failures.too_slow(place, table, timeout) from error
         if code is None or code in _TRANSIENT:
-            raise ConnectionFailedError(
-                f"expected an answer of table {table} at {place}, got: {_said(error)}; try again when the server is well"
-            ) from error
-        raise LookupFailedError(
-            f"expected an answer of table {table} at {place}, got: {_said(error)}; correct the table, the expressions or the "
-            "permissions"
-        ) from error
+            raise failures.not_now(place, table, _said(error)) from error
+        raise failures.not_answered(place, table, _said(error)) from error
     except _BROKEN as error:
-        raise cut(place, table, _said(error)) from error
+        raise failures.cut(place, table, _said(error)) from error
     except pa.ArrowException as error:
         raise LookupFailedError(
             f"expected values of table {table} at {place} of the types that it had at the start, got: {_said(error)}; start again"
@@ -98,16 +93,14 @@ def checking(table: str, part: str) -> Iterator[None]:
         if code is None or code in _TRANSIENT or code in _TIMEOUT:
             raise
         if code in _PERMISSION:
-            raise not_permitted(table, _said(error), "GRANT SELECT") from error
-        raise not_valid(table, part, _said(error)) from error
+            raise failures.not_permitted(table, _said(error), "GRANT SELECT") from error
+        raise failures.not_valid(table, part, _said(error)) from error
 
 
 def _connection_error(error: err.Error, url: DatabaseUrl) -> DatabaseError:
-    code, place = _number(error), place_of(url)
+    code, place = _number(error), failures.place_of(url)
     if code in _LOGIN:
-        return LookupFailedError(
-            f"expected a login that {place} accepts, got: {_said(error)}; correct the user or the password in the URL"
-        )
+        return failures.not_accepted(place, _said(error), "correct the user or the password in the URL")
     if code in _NO_DATABASE:
         return LookupFailedError(
             f"expected a database at {url.host}:{url.port} that this user may read, got: {_said(error)}; correct the name after "
@@ -117,7 +110,7 @@ def _connection_error(error: err.Error, url: DatabaseUrl) -> DatabaseError:
         return ConnectionFailedError(
             f"expected a connection to {place}, got: {_said(error)}; check the host, the port and that it is running"
         )
-    return LookupFailedError(f"expected a connection to {place}, got: {_said(error)}; correct the URL or the server's permissions")
+    return failures.not_connected(place, _said(error))
 
 
 def _number(error: err.Error) -> int | None:

@@ -33,7 +33,7 @@ _MAX_STATEMENT_TIMEOUT = 2**31 - 1  # milliseconds, the server's limit
 # A large batch looks dear to the planner, but compiling its statement takes longer than running it.
 _SETTINGS = "SET jit = off"
 # Where an index serves, one plan is right for any number of keys; planning anew costs 135 µs a batch, and overrates large ones.
-_INDEX_SETTINGS = f"{_SETTINGS}; SET plan_cache_mode = force_generic_plan"
+INDEX_SETTINGS = f"{_SETTINGS}; SET plan_cache_mode = force_generic_plan"
 
 
 class PostgreSQL:
@@ -55,7 +55,7 @@ class PostgreSQL:
             await register_codecs(connection, [part.type for part in description.key])
             statement = await connection.prepare(description.sql)
             # After it, for it alone leaves a transaction open, whose lock on the table would keep others from altering that.
-            await connection.execute(_INDEX_SETTINGS if description.index else _SETTINGS)
+            await connection.execute(INDEX_SETTINGS if description.index else _SETTINGS)
         return PostgreSQLConnection(connection, statement, question, description)
 
 

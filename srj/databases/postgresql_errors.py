@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from srj.databases.failures import cut, not_permitted, not_valid, place_of, too_slow, unanswered
+from srj.databases import failures
 from srj.errors import ConnectionFailedError, DatabaseError, LookupFailedError, RequestError
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ def _said(error: BaseException) -> str:
 @contextmanager
 def connecting(url: DatabaseUrl, timeout: float) -> Iterator[None]:
     """Translate what goes wrong while a connection is made."""
-    place = place_of(url)
+    place = failures.place_of(url)
     try:
         yield
     except TimeoutError as error:
-        raise unanswered(place, timeout) from error
+        raise failures.unanswered(place, timeout) from error
     except asyncpg.PostgresError as error:
         raise _login_error(error, url) from error
     except asyncpg.ClientConfigurationError as error:
@@ -53,49 +53,43 @@ def connecting(url: DatabaseUrl, timeout: float) -> Iterator[None]:
 
 
 def _login_error(error: asyncpg.PostgresError, url: DatabaseUrl) -> DatabaseError:
-    code, place = error.sqlstate or "", place_of(url)
+    code, place = error.sqlstate or "", failures.place_of(url)
     if code.startswith(_REFUSED_LOGIN):
-        return LookupFailedError(
-            f"expected a login that {place} accepts, got: {_said(error)}; correct user, password or the server's pg_hba.conf"
-        )
+        return failures.not_accepted(place, _said(error), "correct user, password or the server's pg_hba.conf")
     if code == _NO_DATABASE:
         return LookupFailedError(
             f"expected a database at {url.host}:{url.port}, got: {_said(error)}; correct the name after the host in the URL"
         )
     if code.startswith(_TRANSIENT):
         return ConnectionFailedError(f"expected a connection to {place}, got: {_said(error)}; try again later")
-    return LookupFailedError(f"expected a connection to {place}, got: {_said(error)}; correct the URL or the server's permissions")
+    return failures.not_connected(place, _said(error))
 
 
 @contextmanager
 def asking(url: DatabaseUrl, table: str, timeout: float) -> Iterator[None]:
     """Translate what goes wrong while a table is asked."""
-    place = place_of(url)
+    place = failures.place_of(url)
     try:
         yield
     except (TimeoutError, asyncpg.QueryCanceledError) as error:
-        raise too_slow(place, table, timeout) from error
+        raise failures.too_slow(place, table, timeout) from error
     except asyncpg.InvalidCachedStatementError as error:
         raise LookupFailedError(
             f"expected the columns of table {table} at {place} to keep their types while the query runs, got others; start it again"
         ) from error
     except asyncpg.PostgresError as error:
         if (error.sqlstate or "").startswith(_TRANSIENT):
-            raise ConnectionFailedError(
-                f"expected an answer of table {table} at {place}, got: {_said(error)}; try again later"
-            ) from error
-        raise LookupFailedError(
-            f"expected an answer of table {table} at {place}, got: {_said(error)}; correct the table, the SQL or the rights"
-        ) from error
+            raise failures.not_now(place, table, _said(error)) from error
+        raise failures.not_answered(place, table, _said(error)) from error
     except asyncpg.InternalClientError as error:
         # So the driver puts it when the server has ended an idle connection, and the end itself has not arrived yet.
-        raise cut(place, table, _said(error)) from error
+        raise failures.cut(place, table, _said(error)) from error
     except (asyncpg.UnsupportedClientFeatureError, asyncpg.DataError, UnicodeDecodeError) as error:
         raise LookupFailedError(
             f"expected values of table {table} at {place} that the driver can read, got: {_said(error)}; cast the column to text"
         ) from error
     except (OSError, asyncpg.InterfaceError) as error:
-        raise cut(place, table, _said(error)) from error
+        raise failures.cut(place, table, _said(error)) from error
 
 
 @contextmanager
@@ -108,5 +102,5 @@ def checking(table: str, part: str) -> Iterator[None]:
         if code == _CANCELLED or code.startswith(_TRANSIENT):
             raise
         if code == _NO_PERMISSION:
-            raise not_permitted(table, _said(error), "GRANT SELECT (and GRANT USAGE on its schema)") from error
-        raise not_valid(table, part, _said(error)) from error
+            raise failures.not_permitted(table, _said(error), "GRANT SELECT (and GRANT USAGE on its schema)") from error
+        raise failures.not_valid(table, part, _said(error)) from error

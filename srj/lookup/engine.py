@@ -88,6 +88,8 @@ class Engine:
         self._landed_keys, self._landed_bytes = 1, _expected_bytes(spec)
         self._stored_keys, self._stored_bytes = self._landed_keys, self._landed_bytes
         self._failure: Exception | None = None
+        # Keys stored together leave a cache that is not larger no room for each other: they would count as what it can't keep.
+        self._most_together = self._cache.stats().capacity // 2
         self._one_row = spec.description.unique or spec.at_most_one
         settings = spec.settings
         shorter_ttl = min((ttl for ttl in (settings.ttl, settings.missing_ttl) if ttl is not None), default=None)
@@ -193,25 +195,28 @@ class Engine:
         landed = self._fetcher.take_landed()
         self._stored_keys += sum(map(len, landed))
         self._stored_bytes += sum(map(_row_bytes, landed))
-        for flights in _together(landed, self._near):
+        for flights in _together(landed, self._near, self._most_together):
             keys = Keys.concat([flight.keys() for flight in flights])
             counts = np.concatenate([flight.counts for flight in flights])
             rows = concat_rows([flight.landed_rows for flight in flights])
             self._cache.insert(keys, counts, rows, flights[0].started)
 
 
-def _together(flights: list[Flight], near: float) -> Iterator[list[Flight]]:
+def _together(flights: list[Flight], near: float, most_keys: int) -> Iterator[list[Flight]]:
     """Groups of flights to be stored at once, each as of its first start.
 
     An overtaken flight goes alone, for its overtaker may have the same keys; of the others those that started within `near`
-    seconds: an entry then expires that little early, never late.
+    seconds: an entry then expires that little early, never late. A group of several has no more keys than `most_keys`.
     """
     group: list[Flight] = []
+    count = 0
     for flight in sorted(flights, key=lambda one: one.started):
-        if group and (flight.is_overtaken or group[0].is_overtaken or flight.started > group[0].started + near):
+        alone = flight.is_overtaken or (group and group[0].is_overtaken)
+        if group and (alone or flight.started > group[0].started + near or count + len(flight) > most_keys):
             yield group
-            group = []
+            group, count = [], 0
         group.append(flight)
+        count += len(flight)
     if group:
         yield group
 

@@ -103,5 +103,6 @@ class Flight:
 
     def take_count(self) -> bool:
         """True for the first who asks: of all who wait for a flight, one adds it to its metrics."""
-        first, self._counted = not self._counted, True
+        with self._lock:
+            first, self._counted = not self._counted, True
         return first

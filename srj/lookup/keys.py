@@ -15,15 +15,30 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
+# The one NaN among the Python values: no NaN equals another, but a dict finds an object by its identity first.
+_NAN = float("nan")
+
+
 @dataclass(frozen=True)
 class Keys:
     """n keys, each of one value a key column, none of them NULL.
 
     Attributes:
-        columns: an array a key column, each of length n, of the table's key types (`KeyColumn.type`).
+        columns: an array a key column, each of length n, of the table's key types (`KeyColumn.type`); every NaN in the same bits,
+            as `of` makes it.
     """
 
     columns: tuple[pa.Array, ...]
+
+    @staticmethod
+    def of(columns: Sequence[pa.Array]) -> Keys:
+        """Keys of any bits: all NaN, of which there are many, become the one that equals itself, as databases have it.
+
+        >>> keys = Keys.of([pa.array([float("nan"), -float("nan")])])
+        >>> len(keys.distinct()[0]), len(set(keys.values()))
+        (1, 1)
+        """
+        return Keys(tuple(_with_one_nan(column) if pa.types.is_floating(column.type) else column for column in columns))
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -71,7 +86,7 @@ class Keys:
 
     def values(self) -> list[Hashable]:
         """A Python value for each key, equal where the keys are; tuples where there are several columns."""
-        lists: list[list[Any]] = [_plain(column).to_pylist() for column in self.columns]
+        lists = [_values(column) for column in self.columns]
         return list(zip(*lists, strict=True)) if len(lists) > 1 else lists[0]
 
 
@@ -84,6 +99,19 @@ def _plain(column: pa.Array) -> pa.Array:
     if not pa.types.is_temporal(column.type):
         return column
     return column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
+
+
+def _with_one_nan(column: pa.Array) -> pa.Array:
+    nan = pc.is_nan(column)
+    return pc.if_else(nan, pa.scalar(_NAN, column.type), column) if nan.true_count else column
+
+
+def _values(column: pa.Array) -> list[Any]:
+    values: list[Any] = _plain(column).to_pylist()
+    if pa.types.is_floating(column.type):
+        for position in pc.indices_nonzero(pc.is_nan(column)).to_pylist():
+            values[position] = _NAN
+    return values
 
 
 def _codes(column: pa.Array) -> npt.NDArray[np.int64]:

@@ -182,7 +182,7 @@ class Operator:
         """Convert the keys to the table's types, leave out those that can't be asked, probe the rest."""
         converted = [convert_key(array, key) for array, key in zip(columns, self._keys, strict=True)]
         length = len(columns[0])
-        asked, keys = None, Keys(tuple(array for array, _ in converted))
+        asked, keys = None, Keys.of([array for array, _ in converted])
         if any(array.null_count for array in keys.columns):
             asked = np.flatnonzero(
                 np.logical_and.reduce([array.is_valid().to_numpy(zero_copy_only=False) for array in keys.columns])

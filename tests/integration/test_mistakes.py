@@ -409,6 +409,10 @@ def test_workers_of_another_python(
     """A warning on the driver, before the worker fails for want of a package."""
     srj_enrich(stream, shop.table("products"), "id", **SIMPLE)
     assert not [one for one in recwarn if "PYSPARK_PYTHON" in str(one.message)]
+    (tmp_path / "link").symlink_to(sys.prefix)
+    monkeypatch.setattr(stream.sparkSession.sparkContext, "pythonExec", str(tmp_path / "link" / "bin" / "python"))
+    srj_enrich(stream, shop.table("products"), "id", **SIMPLE)
+    assert not [one for one in recwarn if "PYSPARK_PYTHON" in str(one.message)]
     venv.create(tmp_path / "other", symlinks=True)
     other = str(tmp_path / "other" / "bin" / "python")
     monkeypatch.setattr(stream.sparkSession.sparkContext, "pythonExec", other)
