@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import queue
 import socket
 import threading
 import time
@@ -25,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from srj import Batch, ConnectionFailedError, LookupFailedError, LookupTimeoutError, RequestError, Table, TableError
+from srj import Batch, ConnectionFailedError, DatabaseError, LookupFailedError, LookupTimeoutError, RequestError, Table, TableError
 from srj.databases.base import Answer, Question
 from srj.lookup import engine as engines
 from srj.lookup.describe import describe
@@ -40,6 +41,7 @@ from tests.scripted import Scripted, ScriptedConnection, scripted_engine
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from srj.lookup.flight import Arrivals
     from tests.servers import Server
 
 DAY = 86_400_000_000
@@ -544,6 +546,23 @@ def test_an_engine_closes_soon_and_quietly_though_its_server_is_silent(postgres_
         started = time.monotonic()
         engine.close()
         assert time.monotonic() - started < 6.0
+
+
+def test_an_engine_may_be_closed_twice_and_says_that_it_is_closed(postgres_ground: Ground) -> None:
+    """To those who wait for a flight that is being filled at once, and to those who come later."""
+    with postgres_ground.engine("numbers", batch=Batch(size=1000, latency="20 s")) as engine:
+        arrivals: Arrivals = queue.SimpleQueue()
+        (flight,) = engine.admit(Keys.of((pa.array([1], pa.int32()),)), arrivals).flights
+        started = time.monotonic()
+        engine.close()
+        assert arrivals.get(timeout=1) is flight
+        assert time.monotonic() - started < 2
+        assert "closed" in str(flight.error)
+        engine.close()
+        with pytest.raises(DatabaseError, match="expected an open lookup, got one that was closed; make a new one"):
+            join(engine, pa.array([1]))
+        with pytest.raises(DatabaseError, match="closed"):
+            engine.cache_stats()
 
 
 def test_a_closed_engine_leaves_no_file_open_and_no_thread(postgres_ground: Ground) -> None:

@@ -44,7 +44,8 @@ class KeyLimits:
         uuid: the column holds uuids, which travel as text; other text is impossible.
         no_nul: text with a NUL character is impossible (PostgreSQL refuses a whole statement for one).
         bmp_only: text with characters beyond U+FFFF is impossible (MySQL's utf8mb3).
-        encoding: the database's encoding, as Python calls it; text that it can't express is impossible. None for UTF-8.
+        encoding: the database's encoding, as Python calls it; text that it can't express is impossible. None for UTF-8, and
+            where only the database can say.
         lowest, highest: bounds of dates (days) and timestamps (microseconds) since 1970, both inclusive.
         any_precision: the column holds decimals that its Arrow type can't; a stream's decimals must fit the Arrow type.
     """

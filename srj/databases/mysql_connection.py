@@ -18,7 +18,7 @@ from srj.errors import LookupFailedError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
-    from srj.databases.base import Description, Question
+    from srj.databases.base import Column, Description, KeyColumn, Question
     from srj.databases.mysql_session import Session
 
     _Part = tuple[int, Sequence[tuple[bytes | None, ...]]]  # the position of its first key, its rows
@@ -73,9 +73,10 @@ class MySQLConnection:
     def _compare_types(self, fields: Sequence[Any]) -> None:
         """Refuse columns that are no longer of the types that were described: values might be rounded or misread, keys missed."""
         columns, key = self._description.columns, self._description.key
+        watched: tuple[Column | KeyColumn, ...] = (*columns, *key)
         kept = [keeps(column.type, field) for column, field in zip(columns, fields, strict=False)]
         kept += [keeps_key(one.type, field) for one, field in zip(key, fields[len(columns) :], strict=True)]
-        for column, field, is_kept in zip((*columns, *key), fields, kept, strict=True):
+        for column, field, is_kept in zip(watched, fields, kept, strict=True):
             if not is_kept:
                 raise LookupFailedError(
                     f"expected column {column.name} of table {self._question.table} to stay of type {column.db_type}, got one of "

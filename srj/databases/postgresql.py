@@ -23,12 +23,11 @@ from srj.errors import LookupFailedError, LookupTimeoutError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from srj.databases.base import Description, Question
+    from srj.databases.base import Column, Description, KeyColumn, Question
     from srj.table import DatabaseUrl
 
 _CLOSE_SECONDS = 2.0
-# The answer, or its memory: the second is refused within a few bytes of the limit, or where the machine has no more.
-_TOO_LARGE = {"54000", "53200"}
+_TOO_LARGE, _NO_MEMORY = "54000", "53200"
 _MAX_STATEMENT_TIMEOUT = 2**31 - 1  # milliseconds, the server's limit
 # A large batch looks dear to the planner, but compiling its statement takes longer than running it.
 _SETTINGS = "SET jit = off"
@@ -87,7 +86,7 @@ class PostgreSQLConnection:
         self._connection = connection
         self._statement = statement
         self._question = question
-        self._key = description.key
+        self._watched: tuple[Column | KeyColumn, ...] = (*description.key, *description.columns)
         self._columns = description.columns
         self._schema = pa.schema([(part.name, part.type) for part in description.columns])
         self._server_timeout = 0.0
@@ -104,20 +103,39 @@ class PostgreSQLConnection:
             # Cancelled by the time-out, the driver asks the server to cancel the statement as well.
             (row,) = await self._statement.fetch(*[parameter(part) for part in keys])
         except (asyncpg.ProgramLimitExceededError, asyncpg.OutOfMemoryError, asyncpg.InternalServerError) as error:
-            if error.sqlstate not in _TOO_LARGE and "invalid memory alloc request size" not in str(error):
+            # Not the text but the memory for it is refused within a few bytes of the limit.
+            if error.sqlstate not in {_TOO_LARGE, _NO_MEMORY} and "invalid memory alloc request size" not in str(error):
                 raise
-            return await self._ask_halves(keys, str(error))
+            if len(keys[0]) == 1:
+                if error.sqlstate == _NO_MEMORY:  # which may pass
+                    raise
+                key = ", ".join(str(part[0]) for part in keys)
+                raise LookupFailedError(
+                    f"expected rows of at most 1 GB for each key of table {self._question.table}, got more for {key} ({error}); "
+                    "leave large columns out, or shorten them by an expression"
+                ) from error
+            return await self._ask_halves(keys)
+        except (asyncpg.UntranslatableCharacterError, asyncpg.CharacterNotInRepertoireError):
+            # Of the keys, or of a value that can't be sent.
+            if len(keys[0]) > 1:
+                return await self._ask_halves(keys)
+            if await self._is_storable(keys):
+                raise
+            return self._answer([None] * (1 + 2 * len(self._columns)))
         self._refuse_changes(row[CHANGED])
         return self._answer(row["srj_sent"])
 
-    async def _ask_halves(self, keys: tuple[pa.Array, ...], said: str) -> Answer:
-        """The server builds no row of more than 1 GB, in which it sends its answer."""
+    async def _is_storable(self, keys: tuple[pa.Array, ...]) -> bool:
+        """Whether the database's encoding has the characters of a key; what can't be stored has no row."""
+        try:
+            await self._connection.fetch("SELECT $1::text", "".join(str(part[0]) for part in keys))
+        except (asyncpg.UntranslatableCharacterError, asyncpg.CharacterNotInRepertoireError):
+            return False
+        return True
+
+    async def _ask_halves(self, keys: tuple[pa.Array, ...]) -> Answer:
+        """For the server builds no row of more than 1 GB, in which it sends its answer; and one key may fail a whole batch."""
         half = len(keys[0]) // 2
-        if not half:
-            raise LookupFailedError(
-                f"expected rows of at most 1 GB for each key of table {self._question.table}, got more for "
-                f"{', '.join(str(part[0]) for part in keys)} ({said}); leave large columns out, or shorten them by an expression"
-            )
         first = await self._ask(tuple(part.slice(0, half) for part in keys))
         second = await self._ask(tuple(part.slice(half) for part in keys))
         rows = joined_rows([first.rows, second.rows], self._question.table)
@@ -140,7 +158,7 @@ class PostgreSQLConnection:
 
     def _refuse_changes(self, changed: list[str | None]) -> None:
         """Refuse a table whose columns are no longer of the types that were described."""
-        for part, kind in zip((*self._key, *self._columns), changed, strict=True):
+        for part, kind in zip(self._watched, changed, strict=True):
             if kind is not None:
                 raise LookupFailedError(
                     f"expected column {part.name} of table {self._question.table} to stay of type {part.db_type}, got one of type "

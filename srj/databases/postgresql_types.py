@@ -25,6 +25,7 @@ _UTC = pa.timestamp("us", "UTC")
 _LOCAL = pa.timestamp("us")
 _MAX_DIGITS = 38  # of Spark's decimals
 _DEFAULT_WIDTH = 32
+_ONE_BYTE = ("ISO_8859_", "KOI8", "LATIN", "WIN")
 _FIRST_DAY = -2_440_588  # 4713-11-24 BC, the first that PostgreSQL's date and timestamp types hold
 _LAST_DAY = 2_145_042_905  # 5874897-12-31; the last timestamp lies beyond Arrow's own
 
@@ -177,16 +178,19 @@ def key_type(db_type: DbType, table: str, column: str) -> KeyType:
 
 
 def python_encoding(server: str) -> str | None:
-    """Python's name of a server's encoding; None where all of Unicode can be asked.
+    """Python's name of a server's encoding of one byte a character; None for others.
 
-    >>> python_encoding("WIN1252"), python_encoding("LATIN9"), python_encoding("UTF8")
-    ('cp1252', 'iso8859-15', None)
+    For those Python and PostgreSQL have the same characters. Of the others UTF8 has them all, and in EUC_JP, EUC_KR and their kin
+    the two differ about dozens: only the server itself can say.
+
+    >>> python_encoding("WIN1252"), python_encoding("LATIN9"), python_encoding("UTF8"), python_encoding("EUC_JP")
+    ('cp1252', 'iso8859-15', None, None)
     """
-    if server in {"UTF8", "SQL_ASCII"}:
+    if not server.startswith(_ONE_BYTE):
         return None
     try:
         return codecs.lookup(server.replace("WIN", "cp").replace("KOI8", "koi8_")).name
-    except LookupError:  # an encoding that Python lacks: the server itself will refuse what it can't express
+    except LookupError:  # an encoding that Python lacks: the server itself refuses what it can't express
         return None
 
 

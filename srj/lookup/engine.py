@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from srj.databases import database
-from srj.errors import LookupFailedError, MultipleMatchesError
+from srj.errors import DatabaseError, LookupFailedError, MultipleMatchesError
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.fetcher import Fetcher
 from srj.lookup.joined import concat_rows, row_bytes, run_sums
@@ -82,6 +82,7 @@ class Engine:
         self.spec = spec
         self._clock = clock
         self._lock = threading.Lock()
+        self._is_closed = False
         self._cache = make_cache(spec)
         self._heaviest = 1
         # The estimate counts as one key seen, so that the first real ones outweigh it.
@@ -112,6 +113,7 @@ class Engine:
     def admit(self, keys: Keys, arrivals: Arrivals) -> Admitted:
         """Probe the cache, and ask for what it does not know."""
         with self._lock:
+            self._refuse_closed()
             self._store()
             found = self._cache.lookup(keys, self._clock())
             missed = (~found.hit).nonzero()[0]
@@ -148,16 +150,26 @@ class Engine:
     def cache_stats(self) -> CacheStats:
         """The cache's state."""
         with self._lock:
+            self._refuse_closed()
             self._store()
             return self._cache.stats()
 
     def close(self) -> None:
-        """Close connections and the batch thread, and give the cache's memory back."""
+        """Close connections and the batch thread, and give the cache's memory back. Who waits for a flight gets an error."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
         try:
             self._fetcher.close()
         finally:
             # Engine and fetcher hold each other, so the memory would stay until the garbage collector comes by.
-            del self._cache
+            with self._lock:
+                del self._cache
+
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise DatabaseError("expected an open lookup, got one that was closed; make a new one")
 
     def _land(self, flight: Flight) -> None:
         """Look at an answer before those who wait for it may; in the batch thread."""
@@ -189,6 +201,8 @@ class Engine:
 
     def _store(self) -> None:
         """Put what has landed into the cache, with the lock held."""
+        if self._is_closed:
+            return
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure

@@ -238,7 +238,7 @@ class Fetcher:
         except SrjError as error:
             flight.fail(error)
         except asyncio.CancelledError:
-            flight.fail(DatabaseError("expected an answer from the database, but srj was closed while it was awaited"))
+            flight.fail(_closed())
         except Exception as error:  # whatever it is, those who wait must hear of it rather than wait for ever
             flight.fail(error)
         # First this: who finds its keys in the cache has already heard of those rows that waited for them.
@@ -313,3 +313,12 @@ class Fetcher:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._close_idle(-1.0)
+        with self._lock:  # those that were still being filled
+            for flight in self._flights.values():
+                if not flight.landed:
+                    flight.fail(_closed())
+                    flight.announce()
+
+
+def _closed() -> DatabaseError:
+    return DatabaseError("expected an answer from the database, but srj was closed while it was awaited; make a new lookup")
