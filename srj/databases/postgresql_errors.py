@@ -73,10 +73,6 @@ def asking(url: DatabaseUrl, table: str, timeout: float) -> Iterator[None]:
         yield
     except (TimeoutError, asyncpg.QueryCanceledError) as error:
         raise failures.too_slow(place, table, timeout) from error
-    except asyncpg.InvalidCachedStatementError as error:
-        raise LookupFailedError(
-            f"expected the columns of table {table} at {place} to keep their types while the query runs, got others; start it again"
-        ) from error
     except asyncpg.PostgresError as error:
         if (error.sqlstate or "").startswith(_TRANSIENT):
             raise failures.not_now(place, table, _said(error)) from error
