@@ -31,7 +31,7 @@ class Cache:
     """How answers are remembered, for ``cache=``.
 
     Args:
-        size: memory (``"128 MB"``, or bytes as an int) or keys (``"1_000_000 rows"``).
+        size: memory (``"128 MB"``, or bytes as an int) or keys (``"1_000_000 rows"``, with at most 1 kB a value on average).
         policy: what is evicted when it is full: ``"lru"``, the least recently used.
         ttl: how long a row may be served, from the start of the lookup that found it; None: for ever.
         missing_ttl: how long the fact may be served that a key has no row.
@@ -58,7 +58,7 @@ class Batch:
     """How missing keys are asked, for ``batch=``.
 
     Args:
-        size: most keys in one lookup; ``"auto"``: 1,000.
+        size: most keys in one lookup; ``"auto"``: 1,000. Where rows are large, so many fewer that they fill about 4 MB.
         in_flight: lookups (and so connections) open at a time in each Spark worker process.
         latency: how long a missing key may wait for its batch to fill while the stream goes on.
 

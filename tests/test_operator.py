@@ -254,7 +254,7 @@ def test_nan_is_one_key_whatever_its_bits_and_is_asked_once(cache: Any, key_type
     nan = np.array([np.nan, -np.nan], key_type.to_pandas_dtype())
     odd = (nan.view(number) | number(1)).view(nan.dtype)
     batches = [(pa.array([*nan, *odd, 5.0], key_type),), (pa.array([5.0, *odd[::-1]], key_type),)]
-    database = Scripted({5.0: ["five"]}, delay=lambda _: 0.1)
+    database = Scripted({5.0: ["five"]}, delay=lambda _: 0.5)
     engine = scripted_engine(database, key_type=key_type, cache=cache)
     operator = Operator(engine)
     try:

@@ -328,6 +328,9 @@ def test_which_characters_an_encoding_of_several_bytes_has_is_for_the_database_t
     japanese.sql("INSERT INTO names VALUES ('Ⅱ', 1, 'two'), ('日本', 2, 'そ')")
     (key, _) = japanese.describe("names", ("k", "n")).key
     texts = ["〜", "Ⅱ", "a", "日本", "‖", "¥", "Ⅱ"]
+    early = pa.array([10**17], pa.timestamp("us"))
+    japanese.sql("CREATE TABLE times (k text, n timestamp, v int)")
+    assert japanese.lookup((["〜"], [early[0]]), "times", ("k", "n")) == []
     keys, impossible = convert_key(pa.array(texts), key)
     assert (keys.to_pylist(), impossible) == (texts, None)
     assert japanese.lookup((texts, [1, 1, 1, 2, 1, 1, 2]), "names", ("k", "n")) == [(1, "two"), (3, "そ")]

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 from srj.errors import ConnectionFailedError, LookupFailedError, LookupTimeoutError, TableError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
     from srj.table import DatabaseUrl
 
 
@@ -65,3 +69,29 @@ def not_permitted(table: str, said: str, grant: str) -> TableError:
 def not_valid(table: str, part: str, said: str) -> TableError:
     """The server objects to a part of the user's request."""
     return TableError(f"expected SQL that is valid for table {table} in {part}, got: {said}; correct it")
+
+
+def too_large_row(table: str, keys: Sequence[pa.Array], said: str) -> LookupFailedError:
+    """A single key has more than the server can send."""
+    return LookupFailedError(
+        f"expected rows of at most 1 GB for each key of table {table}, got more for {shown(keys, 0)} ({said}); leave large columns "
+        "out, or shorten them by an expression"
+    )
+
+
+def shown(keys: Sequence[pa.Array], position: int) -> str:
+    """A key for people.
+
+    >>> import pyarrow as pa
+    >>> shown([pa.array(["a"]), pa.array([5_000_000], pa.date32())], 0)
+    'a, 5000000 days since 1970'
+    """
+    return ", ".join(_shown(part, position) for part in keys)
+
+
+def _shown(part: pa.Array, position: int) -> str:
+    try:
+        return str(part[position])
+    except (OverflowError, ValueError):  # beyond Python's year 9999
+        unit = {"date32[day]": "days"}.get(str(part.type), "microseconds")
+        return f"{part.view('int32' if unit == 'days' else 'int64')[position]} {unit} since 1970"

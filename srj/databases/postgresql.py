@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from srj.databases.base import Answer
+from srj.databases.failures import too_large_row
+from srj.databases.postgresql_characters import REFUSED, Characters
 from srj.databases.postgresql_describe import describe
 from srj.databases.postgresql_errors import asking, connecting
 from srj.databases.postgresql_sql import CHANGED
@@ -22,6 +24,8 @@ from srj.errors import LookupFailedError, LookupTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    import numpy.typing as npt
 
     from srj.databases.base import Column, Description, KeyColumn, Question
     from srj.table import DatabaseUrl
@@ -89,6 +93,7 @@ class PostgreSQLConnection:
         self._watched: tuple[Column | KeyColumn, ...] = (*description.key, *description.columns)
         self._columns = description.columns
         self._schema = pa.schema([(part.name, part.type) for part in description.columns])
+        self._characters = Characters(connection)
         self._server_timeout = 0.0
 
     async def lookup(self, keys: tuple[pa.Array, ...], timeout: float) -> Answer:
@@ -103,43 +108,30 @@ class PostgreSQLConnection:
             # Cancelled by the time-out, the driver asks the server to cancel the statement as well.
             (row,) = await self._statement.fetch(*[parameter(part) for part in keys])
         except (asyncpg.ProgramLimitExceededError, asyncpg.OutOfMemoryError, asyncpg.InternalServerError) as error:
-            # Not the text but the memory for it is refused within a few bytes of the limit.
-            if error.sqlstate not in {_TOO_LARGE, _NO_MEMORY} and "invalid memory alloc request size" not in str(error):
+            if not _is_too_large(error) or (len(keys[0]) == 1 and error.sqlstate == _NO_MEMORY):  # which may pass
                 raise
             if len(keys[0]) == 1:
-                if error.sqlstate == _NO_MEMORY:  # which may pass
-                    raise
-                key = ", ".join(str(part[0]) for part in keys)
-                raise LookupFailedError(
-                    f"expected rows of at most 1 GB for each key of table {self._question.table}, got more for {key} ({error}); "
-                    "leave large columns out, or shorten them by an expression"
-                ) from error
+                raise too_large_row(self._question.table, keys, str(error)) from error
             return await self._ask_halves(keys)
-        except (asyncpg.UntranslatableCharacterError, asyncpg.CharacterNotInRepertoireError):
-            # Of the keys, or of a value that can't be sent.
-            if len(keys[0]) > 1:
-                return await self._ask_halves(keys)
-            if await self._is_storable(keys):
+        except REFUSED:
+            storable = await self._characters.storable(keys)
+            if storable is None:  # a value can't be sent: that is no absence
                 raise
-            return self._answer([None] * (1 + 2 * len(self._columns)))
+            return await self._ask_some(keys, np.flatnonzero(storable))
         self._refuse_changes(row[CHANGED])
         return self._answer(row["srj_sent"])
 
-    async def _is_storable(self, keys: tuple[pa.Array, ...]) -> bool:
-        """Whether the database's encoding has the characters of a key; what can't be stored has no row."""
-        try:
-            await self._connection.fetch("SELECT $1::text", "".join(str(part[0]) for part in keys))
-        except (asyncpg.UntranslatableCharacterError, asyncpg.CharacterNotInRepertoireError):
-            return False
-        return True
-
     async def _ask_halves(self, keys: tuple[pa.Array, ...]) -> Answer:
-        """For the server builds no row of more than 1 GB, in which it sends its answer; and one key may fail a whole batch."""
+        """The server builds no row of more than 1 GB, in which it sends its answer."""
         half = len(keys[0]) // 2
         first = await self._ask(tuple(part.slice(0, half) for part in keys))
         second = await self._ask(tuple(part.slice(half) for part in keys))
         rows = joined_rows([first.rows, second.rows], self._question.table)
         return Answer(np.concatenate([first.ordinals, second.ordinals + half]), rows)
+
+    async def _ask_some(self, keys: tuple[pa.Array, ...], positions: npt.NDArray[np.int64]) -> Answer:
+        answer = await self._ask(tuple(part.take(pa.array(positions)) for part in keys))
+        return Answer(positions[answer.ordinals], answer.rows)
 
     def is_usable(self) -> bool:
         """Whether another lookup may be sent through it."""
@@ -175,6 +167,11 @@ class PostgreSQLConnection:
             order = np.argsort(ordinals, kind="stable")
             return Answer(ordinals[order], rows.take(pa.array(order)))
         return Answer(ordinals, rows)
+
+
+def _is_too_large(error: asyncpg.PostgresError) -> bool:
+    """Within a few bytes of the limit not the text is refused but the memory for it."""
+    return error.sqlstate in {_TOO_LARGE, _NO_MEMORY} or "invalid memory alloc request size" in str(error)
 
 
 def _empty_columns(length: int) -> pa.RecordBatch:

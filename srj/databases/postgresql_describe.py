@@ -62,7 +62,7 @@ async def describe(connection: asyncpg.Connection, question: Question) -> Descri
         question.where,
     )
     with checking(question.table, "the columns asked for"):
-        lookup = replace(lookup, types=await connection.fetchval(lookup.own_types()))
+        lookup = replace(lookup, types=[(row["oid"], row["name"]) for row in await connection.fetch(lookup.own_types())])
     indexes = await unique_indexes(connection, relation)
     is_unique = any(set(index["columns"]) <= set(question.key) for index in indexes)
     sql = _statement(question, lookup, indexes, is_unique=is_unique)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 CHANGED = "srj_changed"
 # Types of one equality, whose values are sent alike: one may become the other unnoticed.
 _TEXTS = (25, 1043)  # text, varchar
+_FIRST_OF_USERS = 16384  # pg_type.oid of types that do not come with PostgreSQL
 
 
 def quote(name: str) -> str:
@@ -56,7 +57,7 @@ class Lookup:
         keys: a quoted column and how its keys travel, each.
         columns: what comes back.
         where: the user's condition, or None.
-        types: the pg_type.oid of the key columns and the columns, as `own_types` finds them; none: nothing is watched.
+        types: the types of the key columns and the columns, as `own_types` finds them; none: nothing is watched.
     """
 
     relation: str
@@ -64,7 +65,7 @@ class Lookup:
     keys: Sequence[tuple[str, KeyType]]
     columns: Sequence[Returned]
     where: str | None
-    types: Sequence[int] = ()
+    types: Sequence[tuple[int, str]] = ()
 
     @property
     def alias(self) -> str:
@@ -94,19 +95,18 @@ class Lookup:
         )
 
     def own_types(self) -> str:
-        """The statement that finds the types of the key columns and the columns: an array of pg_type.oid."""
-        types = ", ".join(f"{own}::oid" for own in self._own_types())
-        return f"SELECT ARRAY[{types}] FROM (SELECT) AS srj_one LEFT JOIN ({self._no_rows()}) AS srj_types ON true"
+        """The statement that finds the types of the key columns and the columns, a row each: its pg_type.oid, and its name."""
+        types = ", ".join(f"({own}::oid, pg_catalog.format_type({own}, NULL))" for own in self._own_types())
+        return (
+            f"SELECT srj_type.* FROM (SELECT) AS srj_one LEFT JOIN ({self._no_rows()}) AS srj_types ON true "
+            f"CROSS JOIN LATERAL (VALUES {types}) AS srj_type(oid, name)"
+        )
 
     def _sent(self, rows: str) -> str:
         sent = send([Sent(f"srj_c{i}", column.wire) for i, column in enumerate(self.columns)], rows, ordinal="ord")
         if not self.types:
             return sent
-        changed = ", ".join(
-            f"CASE WHEN {own} NOT IN ({', '.join(map(str, _TEXTS if oid in _TEXTS else [oid]))}) "
-            f"THEN pg_catalog.format_type({own}, NULL) END"
-            for own, oid in zip(self._own_types(), self.types, strict=True)
-        )
+        changed = ", ".join(_if_changed(own, oid, name) for own, (oid, name) in zip(self._own_types(), self.types, strict=True))
         return (
             f"SELECT srj_answer.*, ARRAY[{changed}] AS {CHANGED} "
             f"FROM ({sent}) AS srj_answer LEFT JOIN ({self._no_rows()}) AS srj_types ON true"
@@ -141,6 +141,17 @@ class Lookup:
     def _filter(self, condition: str = "") -> str:
         conditions = ([_own_lines(self.where)] if self.where else []) + ([condition] if condition else [])
         return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def _if_changed(own: str, oid: int, name: str) -> str:
+    """The type's name if it is no longer this one; a user's type may have been made anew under its name, with another number."""
+    now = f"pg_catalog.format_type({own}, NULL)"
+    if oid >= _FIRST_OF_USERS:
+        literal = name.replace("'", "''")
+        is_other = f"{now} <> '{literal}'"
+    else:
+        is_other = f"{own} NOT IN ({', '.join(map(str, _TEXTS if oid in _TEXTS else [oid]))})"
+    return f"CASE WHEN {is_other} THEN {now} END"
 
 
 def _own_lines(sql: str) -> str:

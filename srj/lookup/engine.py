@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from srj.databases import database
+from srj.databases.failures import shown
 from srj.errors import DatabaseError, LookupFailedError, MultipleMatchesError
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.fetcher import Fetcher
@@ -140,7 +141,8 @@ class Engine:
     def flush(self) -> None:
         """Send what is being collected."""
         with self._lock:
-            self._fetcher.flush()
+            if not self._is_closed:
+                self._fetcher.flush()
 
     @property
     def is_alive(self) -> bool:
@@ -175,8 +177,7 @@ class Engine:
         """Look at an answer before those who wait for it may; in the batch thread."""
         if self._one_row and (flight.counts > 1).any():
             position = int((flight.counts > 1).argmax())
-            key = ", ".join(str(column[position]) for column in flight.keys().columns)
-            got = f"got {flight.counts[position]} for {key}"
+            got = f"got {flight.counts[position]} for {shown(flight.keys().columns, position)}"
             table = self.spec.question.table
             if self.spec.description.unique:
                 raise LookupFailedError(
@@ -225,7 +226,7 @@ def _together(flights: list[Flight], near: float, most_keys: int) -> Iterator[li
     group: list[Flight] = []
     count = 0
     for flight in sorted(flights, key=lambda one: one.started):
-        alone = flight.is_overtaken or (group and group[0].is_overtaken)
+        alone = flight.is_overtaken or (bool(group) and group[0].is_overtaken)
         if group and (alone or flight.started > group[0].started + near or count + len(flight) > most_keys):
             yield group
             group, count = [], 0

@@ -313,7 +313,7 @@ class Fetcher:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._close_idle(-1.0)
-        with self._lock:  # those that were still being filled
+        with self._lock:  # those that were still being filled, or whose task never began
             for flight in self._flights.values():
                 if not flight.landed:
                     flight.fail(_closed())

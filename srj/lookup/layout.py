@@ -34,6 +34,7 @@ _HEADER_WORDS = 512
 _POPULATE_WRITE = 23  # Linux's MADV_POPULATE_WRITE, which Python has no name for
 _ALIGNMENT = 64
 _PADDING = 16  # bytes behind the heap, so that its last bytes can be loaded as a word
+_WIDEST_ROW = 1000  # bytes a value for which a size in rows makes room
 _WIDTH = 16  # estimated mean bytes where nothing else is said
 _SEGMENTS = 64
 _LEAST_SEGMENTS = 4
@@ -247,7 +248,7 @@ class Contents:
             )
         sets = None if size_rows is None else max(2, ceil(size_rows / (1 + self._further_rows) / WAYS))
         if size_bytes is None:
-            return self.geometry(sets or 2)
+            return replace(self, widths=tuple(min(width, _WIDEST_ROW) for width in self.widths)).geometry(sets or 2)
         low, high = 2, max(2, size_bytes // (WAYS * 8))
         while low < high:
             middle = (low + high + 1) // 2
