@@ -50,10 +50,12 @@ class Policy:
 
     Attributes:
         name: what users write.
-        exact: makes the exact policy for a capacity in entries.
+        exact: makes the exact policy for a capacity in entries, and for parameters of its own.
         rule: the rule for the columnar cache; None where the policy has only its exact form.
+        offline: whether `exact` has to be told all keys beforehand, as its parameter `future`.
     """
 
     name: str
-    exact: Callable[[float], cachetools.Cache[Any, Any]]
+    exact: Callable[..., cachetools.Cache[Any, Any]]
     rule: Rule | None = None
+    offline: bool = False
