@@ -61,7 +61,8 @@ def next_uses(sequence: list[Hashable]) -> list[int]:
     [2, 3, 3]
     """
     end = len(sequence)
-    found, later = [end] * end, dict[Hashable, int]()
+    found = [end] * end
+    later: dict[Hashable, int] = {}
     for position in range(end - 1, -1, -1):
         found[position] = later.get(sequence[position], end)
         later[sequence[position]] = position
