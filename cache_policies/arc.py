@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class ArcCache(PolicyCache):
     """ARC (Megiddo and Modha, "ARC: a self-tuning, low overhead replacement cache", FAST 2003, figure 4).
 
-    T1 holds keys seen once, T2 keys seen again; B1 and B2 remember what left them. A key found in B1 raises T1's target size p, one
-    found in B2 lowers it, by real division and at least by 1. T1 gives up its least recently used if it is longer than p, or as long
-    and the key was in B2; else T2. O(1). It has no vectorised rule: a set of ways has no ghosts to learn from.
+    T1 holds keys seen once, T2 keys seen again; B1 and B2 remember what left them. A key found in B1 raises T1's target size p,
+    one found in B2 lowers it, by real division and at least by 1. T1 gives up its least recently used if it is longer than p,
+    or as long and the key was in B2; else T2. O(1). It has no vectorised rule: a set of ways has no ghosts to learn from.
 
     Args:
         maxsize: entries held at most.
@@ -30,7 +30,7 @@ class ArcCache(PolicyCache):
         >>> _ = cache["a"]
         >>> cache["c"] = cache["b"] = 0
         >>> sorted(cache), cache.target
-        (['a', 'b'], 1.0)
+        (['b', 'c'], 1.0)
     """
 
     def _start(self) -> None:

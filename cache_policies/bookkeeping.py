@@ -45,7 +45,7 @@ class PolicyCache(cachetools.Cache[Any, Any], ABC):
     def _victim(self) -> Hashable:
         """The key, of at least one held, that leaves next; it is removed at once."""
 
-    def _miss(self, key: Hashable) -> None:  # noqa: B027  most policies learn nothing from it
+    def _miss(self, key: Hashable) -> None:
         """Note a key that is going to be stored, before room is made for it."""
 
     def __getitem__(self, key: Hashable) -> Any:

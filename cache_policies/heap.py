@@ -49,5 +49,5 @@ class KeyHeap:
 
     def __copy__(self) -> Self:
         made = type(self)()
-        made._heap, made._serial, made._sets = self._heap.copy(), self._serial.copy(), self._sets
+        vars(made).update(_heap=self._heap.copy(), _serial=self._serial.copy(), _sets=self._sets)
         return made

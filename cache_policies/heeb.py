@@ -19,19 +19,24 @@ if TYPE_CHECKING:
 
     from srj.cache_policies.models import Model
 
+_MEMORY = 0.1  # the default weight, times the capacity: the last ten capacities of references count most
+
 
 class HeebCache(PolicyCache):
     """HEEB (Xie, Yang and Chen, "On joining and caching stochastic streams", SIGMOD 2005).
 
-    The expected benefit of an entry is H, the sum over d >= 1 of q(d) * L(d): q(d) is the probability that the first reference to its
-    key is d steps ahead, given the past; L(d) = exp(-d / alpha) the chance that the entry survives that long. The model says q. Of equal
-    entries the one used longest ago leaves. O(log n) where the model is stable and there is no lifetime, else O(n) an eviction,
-    on arrays. It has no vectorised rule: a rule has no memory for a model.
+    The expected benefit of an entry is H, the sum over d >= 1 of q(d) * L(d): q(d) is the probability that the first reference
+    to its key is d steps ahead, given the past; L(d) = exp(-d / alpha) the chance that the entry survives that long. The model
+    says q. Of equal entries the one used longest ago leaves. O(log n) where the model is stable and there is no lifetime, else
+    O(n) an eviction, on arrays. It has no vectorised rule: a rule has no memory for a model.
 
     Args:
         maxsize: entries held at most.
-        model: of the references (`srj.cache_policies.models`); default `Independent()`. The cache tells it every reference.
-        alpha: steps that an entry survives, on average; default `maxsize`.
+        model: of the references (`srj.cache_policies.models`); default `Independent` with a
+            weight of 0.1 / `maxsize`: a much higher one forgets sooner than entries leave, which is LRU. The cache tells it
+            every reference.
+        alpha: steps that an entry survives, on average; default `maxsize`. Where the model is good for a few steps ahead only, a
+            smaller one is better; independent keys leave in the same order for every alpha.
         lifetime: references for which an entry is of use after it came in; None: for ever.
 
     Raises:
@@ -52,7 +57,7 @@ class HeebCache(PolicyCache):
         if not self._alpha > 0:
             raise RequestError(f"expected alpha above 0, got {alpha!r}")
         self._lifetime = lifetime
-        self._new_model = Independent() if model is None else model
+        self._new_model = Independent(_MEMORY / max(float(maxsize), 1.0)) if model is None else model
         super().__init__(maxsize)
 
     def _start(self) -> None:

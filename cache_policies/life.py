@@ -20,10 +20,10 @@ _COUNT, _END, _ENTERED = range(3)
 class LifeCache(PolicyCache):
     """LIFE (Das, Gehrke and Riedewald, "Approximate join processing over data streams", SIGMOD 2003).
 
-    An entry is of use for a lifetime from the reference that brought it in: a window of the stream, or the time to live of a cached row.
-    The probability is PROB's: the key's share of all references so far, counts of evicted keys kept. Of equal entries the one that
-    came in first leaves. O(n) an eviction, as all the remaining lifetimes change with each reference, but on arrays. It has no
-    vectorised rule: ways forget the counts of keys that leave.
+    An entry is of use for a lifetime from the reference that brought it in: a window of the stream, or the time to live of a
+    cached row. The probability is PROB's: the key's share of all references so far, counts of evicted keys kept. Of equal
+    entries the one that came in first leaves. O(n) an eviction, as all the remaining lifetimes change with each reference, but
+    on arrays. It has no vectorised rule: ways forget the counts of keys that leave.
 
     Args:
         maxsize: entries held at most.

@@ -62,7 +62,7 @@ def register(policy: Policy) -> Policy:
         >>> register(Policy("newest", exact=MostRecent, rule=Newest())).name
         'newest'
         >>> simulate(np.array([1, 2, 3, 1, 2, 3]), 2, "newest").misses
-        4
+        5
     """
     if _policies.get(policy.name, policy) != policy:
         raise RequestError(f"expected a policy with a name of its own, got another {policy.name!r}; choose a different name")

@@ -64,7 +64,8 @@ class S3FifoCache(PolicyCache):
 
     def _victim(self) -> Hashable:
         self._has_evicted = True
-        while self._small and len(self._main) <= self._main_size:
+        from_small = len(self._main) <= self._main_size
+        while self._small and from_small:
             key, count = next(iter(self._small.items()))
             if count < 2:
                 self._remember(key)

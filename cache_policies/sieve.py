@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from srj.cache_policies.bookkeeping import PolicyCache
 from srj.cache_policies.policy import Policy
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Mapping
+
+    import numpy.typing as npt
+
+    from srj.cache_policies.policy import Fields
+
+_SET = 8  # ways that share a hand
+_AHEAD, _UNUSED = np.uint32(0x40000000), np.uint32(0x80000000)
+_OLDEST = np.uint32(0x3FFFFFFF)
 
 
 class SieveCache(PolicyCache):
@@ -21,12 +31,12 @@ class SieveCache(PolicyCache):
         maxsize: entries held at most.
 
     Example:
-        >>> cache = SieveCache(2)
-        >>> cache["a"] = cache["b"] = 0
+        >>> cache = SieveCache(3)
+        >>> cache["a"] = cache["b"] = cache["c"] = 0
         >>> _ = cache["a"]
-        >>> cache["c"] = cache["d"] = 0
+        >>> cache["d"] = cache["e"] = 0
         >>> sorted(cache)
-        ['a', 'd']
+        ['a', 'd', 'e']
     """
 
     def _start(self) -> None:
@@ -66,4 +76,49 @@ class SieveCache(PolicyCache):
             hand = newer[hand]
 
 
-SIEVE = Policy("sieve", exact=SieveCache)
+class Sieve:
+    """The vectorised rule: each set of eight ways is a sieve of its own.
+
+    Entries with a clear bit leave before those with a set one; of these, first what stands before the hand of its set, oldest
+    first, then what the hand has passed. When an entry has left, the bits between the hand and it are cleared, in place, and
+    the hand stays where it was.
+    """
+
+    @property
+    def fields(self) -> Mapping[str, np.dtype[Any]]:
+        """The tick at which the entry came in, the bit, and whether the hand of its set has passed it."""
+        return {"entered": np.dtype(np.uint32), "bit": np.dtype(np.uint8), "passed": np.dtype(np.uint8)}
+
+    def on_hit(self, fields: Fields, ways: npt.NDArray[np.int64], ticks: npt.NDArray[np.uint32]) -> None:  # noqa: ARG002
+        """Set the bit."""
+        fields["bit"][ways] = 1
+
+    def on_insert(self, fields: Fields, ways: npt.NDArray[np.int64], ticks: npt.NDArray[np.uint32]) -> None:
+        """Move the hand to where the entry before stood."""
+        entered, bits, passed = (fields[name].reshape(-1, _SET) for name in ("entered", "bit", "passed"))
+        sets = ways // _SET
+        now = ticks[-1:]
+        older = now - entered[sets] > (now - fields["entered"][ways])[:, None]
+        was_used, was_passed = fields["bit"][ways][:, None] != 0, fields["passed"][ways][:, None] != 0
+        ahead = passed[sets] == 0
+        # An entry behind the hand leaves after the hand has come to the newest and begun again.
+        swept = was_used | np.where(was_passed, older | ahead, older & ahead)
+        rows, columns = np.nonzero(swept & (bits[sets] != 0))
+        fields["bit"][sets[rows] * _SET + columns] = 0
+        begins_again = np.unique(sets[was_passed[:, 0]])
+        passed[begins_again] = 0
+        rows, columns = np.nonzero(older)
+        fields["passed"][sets[rows] * _SET + columns] = 1
+        fields["entered"][ways] = ticks
+        fields["bit"][ways] = 0
+        fields["passed"][ways] = 0
+
+    def victim(self, fields: Fields, tick: int) -> npt.NDArray[np.uint32]:
+        """Clear bits first, then what is ahead of the hand, then ticks since it came in."""
+        order: npt.NDArray[np.uint32] = np.minimum(np.uint32(tick & 0xFFFFFFFF) - fields["entered"], _OLDEST)
+        order += np.where(fields["passed"] == 0, _AHEAD, np.uint32(0))
+        order += np.where(fields["bit"] == 0, _UNUSED, np.uint32(0))
+        return order
+
+
+SIEVE = Policy("sieve", exact=SieveCache, rule=Sieve())

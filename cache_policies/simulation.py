@@ -79,7 +79,9 @@ def simulate(
         from srj.lookup.simulated import count_misses  # noqa: PLC0415  policies can be read and used without the cache
 
         if parameters:
-            raise RequestError(f"expected no parameters for a rule, got {sorted(parameters)}; leave them out or set vectorised=False")
+            raise RequestError(
+                f"expected no parameters for a rule, got {sorted(parameters)}; leave them out or set vectorised=False"
+            )
         misses = count_misses(codes, size, chosen, _at_least_one("batch_size", batch_size))
         return Simulation(len(codes) - misses, misses)
     # One object a key: a dictionary then finds it by its identity.

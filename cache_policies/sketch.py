@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 _MOST = 15  # what a counter of four bits holds
 _COUNTERS_PER_ENTRY = 4
+_LEAST_BITS = 10  # of a row's length: in 4 KB the sketch of a tiny cache hardly errs
 _AGING = 10  # references an entry until all counters are halved
 _MASK = 2**64 - 1
 _SEEDS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
@@ -30,7 +31,7 @@ class CountMinSketch:
     """
 
     def __init__(self, entries: int) -> None:
-        self._shift = 64 - max((_COUNTERS_PER_ENTRY * entries - 1).bit_length(), 4)
+        self._shift = 64 - max((_COUNTERS_PER_ENTRY * entries - 1).bit_length(), _LEAST_BITS)
         self._rows = [bytearray(1 << (64 - self._shift)) for _ in _SEEDS]
         self._until_aging = self._period = _AGING * entries
 
@@ -55,6 +56,5 @@ class CountMinSketch:
 
     def __copy__(self) -> Self:
         made = type(self).__new__(type(self))
-        vars(made).update(vars(self))
-        made._rows = [row.copy() for row in self._rows]
+        vars(made).update({**vars(self), "_rows": [row.copy() for row in self._rows]})
         return made

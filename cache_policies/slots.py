@@ -59,5 +59,5 @@ class Slots:
 
     def __copy__(self) -> Self:
         made = type(self).__new__(type(self))
-        made.keys, made._at, made._numbers = self.keys.copy(), self._at.copy(), self._numbers.copy()
+        vars(made).update({name: value.copy() for name, value in vars(self).items()})
         return made

@@ -1,0 +1,76 @@
+"""The rules in the columnar cache miss hardly more than the exact policies of the same capacity."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from srj.cache_policies import RANDOM, by_name, names, simulate
+from srj.lookup.keys import Keys
+from srj.lookup.simulated import BoundedCache, store
+from tests.policies.sequences import sequence
+
+BARS = {"lru": 0.005, "fifo": 0.005, "clock": 0.01, "sieve": 0.01, "lfu": 0.01, "random": 0.01}
+CAPACITIES = {
+    "zipf": (203, 600, 1500),
+    "loop": (200, 400, 1201),
+    "shifting": (200, 600, 1200),
+    "flights": (400, 1000, 2001),
+    "movielens": (500, 1500, 3000),
+}
+
+
+@pytest.mark.parametrize("policy", BARS)
+@pytest.mark.parametrize("name", CAPACITIES)
+def test_a_rule_misses_hardly_more_than_its_exact_policy(policy: str, name: str) -> None:
+    """Extra misses as a share of references; batches of a tenth of the capacity, for in larger ones repeated keys hit anyway."""
+    keys = sequence(name)[:20_000]
+    for capacity in CAPACITIES[name]:
+        exact = simulate(keys, capacity, policy)
+        rule = simulate(keys, capacity, policy, vectorised=True, batch_size=capacity // 10)
+        assert rule.hits + rule.misses == len(keys)
+        assert (rule.misses - exact.misses) / len(keys) <= BARS[policy], capacity
+
+
+def test_every_policy_with_a_rule_is_compared() -> None:
+    """None is registered that the test above does not know."""
+    own = names()[:14]
+    assert {name for name in own if by_name(name).rule is not None} == set(BARS)
+
+
+@pytest.mark.parametrize("capacity", [1, 7, 8, 15, 16, 17, 100, 203])
+def test_the_columnar_cache_holds_exactly_the_capacity(capacity: int) -> None:
+    """Ways beyond it stay closed: after any number of keys exactly so many answer, or a few less where sets are not all full."""
+    keys = np.arange(40 * capacity)
+    assert simulate(keys, capacity, "lru", vectorised=True).misses == keys.size
+    cache = BoundedCache(capacity, RANDOM)
+    held = _fill(cache, keys)
+    assert held <= capacity
+    assert held >= 0.98 * capacity
+
+
+def test_a_closed_way_answers_no_key() -> None:
+    """Not even key 0 or the largest, whose words the tables are full of."""
+    cache = BoundedCache(3, RANDOM)
+    assert not cache.lookup(_keys(np.array([0, -1, 2**63 - 1])), 0.0).hit.any()
+
+
+def test_the_random_rule_evicts_old_and_new_entries_alike() -> None:
+    """Of 1,600 keys stored in turn in 800 ways, the two halves of the first 700 have about as many left."""
+    cache = BoundedCache(800, RANDOM)
+    _fill(cache, np.arange(1600), 40)
+    alive = cache.lookup(_keys(np.arange(1600)), 0.0).hit
+    first, second = np.count_nonzero(alive[:350]), np.count_nonzero(alive[350:700])
+    assert 0.7 < first / second < 1.4
+
+
+def _keys(numbers: np.ndarray) -> Keys:
+    return Keys((pa.array(numbers),))
+
+
+def _fill(cache: BoundedCache, numbers: np.ndarray, batch: int = 1000) -> int:
+    """Store these keys; how many are held at the end, by asking for each."""
+    for start in range(0, len(numbers), batch):
+        store(cache, numbers[start : start + batch])
+    return int(np.count_nonzero(cache.lookup(_keys(numbers), 0.0).hit))
