@@ -5,13 +5,11 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from srj.cache_policies.bookkeeping import PolicyCache
 from srj.cache_policies.heap import KeyHeap
 from srj.cache_policies.models import Independent
 from srj.cache_policies.policy import Policy
-from srj.cache_policies.slots import Slots
+from srj.cache_policies.survival import Guesses, Held
 from srj.errors import RequestError
 
 if TYPE_CHECKING:
@@ -35,8 +33,9 @@ class HeebCache(PolicyCache):
         model: of the references (`srj.cache_policies.models`); default `Independent` with a
             weight of 0.1 / `maxsize`: a much higher one forgets sooner than entries leave, which is LRU. The cache tells it
             every reference.
-        alpha: steps that an entry survives, on average; default `maxsize`. Where the model is good for a few steps ahead only, a
-            smaller one is better; independent keys leave in the same order for every alpha.
+        alpha: steps that an entry survives, on average. Independent keys without a lifetime leave in the same order for every
+            alpha; else the default is whichever of 1, 4, 16, ... would have missed least lately, at the cost of
+            a cache of keys for each of these.
         lifetime: references for which an entry is of use after it came in; None: for ever.
 
     Raises:
@@ -44,7 +43,7 @@ class HeebCache(PolicyCache):
 
     Example:
         >>> from srj.cache_policies.models import Autoregressive
-        >>> cache = HeebCache(2, Autoregressive(constant=0, phi=0.9, sigma=2, low=-20, high=20), alpha=10)
+        >>> cache = HeebCache(2, Autoregressive(constant=0, phi=0.9, sigma=2, low=-20, high=20))
         >>> cache[-12] = cache[9] = cache[10] = 0
         >>> sorted(cache)
         [9, 10]
@@ -53,31 +52,38 @@ class HeebCache(PolicyCache):
     def __init__(
         self, maxsize: float, model: Model | None = None, *, alpha: float | None = None, lifetime: float | None = None
     ) -> None:
-        self._alpha = max(float(maxsize), 1.0) if alpha is None else alpha
-        if not self._alpha > 0:
+        if alpha is not None and not alpha > 0:
             raise RequestError(f"expected alpha above 0, got {alpha!r}")
-        self._lifetime = lifetime
+        self._alpha, self._lifetime = alpha, lifetime
         self._new_model = Independent(_MEMORY / max(float(maxsize), 1.0)) if model is None else model
         super().__init__(maxsize)
+
+    @property
+    def alpha(self) -> float:
+        """The one in use."""
+        return self._guesses.best if self._alpha is None else self._alpha
 
     def _start(self) -> None:
         # A copy: `clear` begins with a model that has seen nothing, and two caches may be given the same one.
         self._model: Any = copy.copy(self._new_model)
         self._has_order = self._model.is_stable and self._lifetime is None
         self._heap = KeyHeap()
-        self._slots = Slots(2)
+        self._held = Held(self._lifetime)
+        self._guesses = Guesses(max(int(self.maxsize), 1), self._lifetime)
         self._now = 0
 
     def _observe(self, key: Hashable) -> None:
         self._now += 1
         self._model.observe(key)
+        if self._alpha is None and not self._has_order:
+            self._guesses.observe(key, self._model, self._now)
 
     def _hit(self, key: Hashable) -> None:
         self._observe(key)
         if self._has_order:
             self._heap.set(key, self._model.order(key))
         else:
-            self._slots.set(key, 0, self._now)
+            self._held.use(key, self._now)
 
     def _miss(self, key: Hashable) -> None:
         self._observe(key)
@@ -86,19 +92,13 @@ class HeebCache(PolicyCache):
         if self._has_order:
             self._heap.set(key, self._model.order(key))
         else:
-            self._slots.add(key, self._now, self._now + (self._lifetime or 0.0))
+            self._held.add(key, self._now)
 
     def _remove(self, key: Hashable) -> None:
-        (self._heap if self._has_order else self._slots).remove(key)
+        (self._heap if self._has_order else self._held).remove(key)
 
     def _victim(self) -> Hashable:
-        if self._has_order:
-            return self._heap.lowest()
-        keys, numbers = self._slots.keys, self._slots.numbers
-        left = None if self._lifetime is None else numbers[:, 1] - self._now
-        benefits = self._model.benefit(keys, self._alpha, left)
-        lowest = np.flatnonzero(benefits == benefits.min())
-        return keys[int(lowest[numbers[lowest, 0].argmin()])]
+        return self._heap.lowest() if self._has_order else self._held.lowest(self._model, self.alpha, self._now)
 
 
 HEEB = Policy("heeb", exact=HeebCache)

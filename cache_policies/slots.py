@@ -37,6 +37,9 @@ class Slots:
         """Shape (keys, widths), in the order of `keys`; a view."""
         return self._numbers[: len(self.keys)]
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._at
+
     def add(self, key: Hashable, *numbers: float) -> None:
         """Add a new key."""
         at = self._at[key] = len(self.keys)
