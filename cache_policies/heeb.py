@@ -81,18 +81,18 @@ class HeebCache(PolicyCache):
     def _hit(self, key: Hashable) -> None:
         self._observe(key)
         if self._has_order:
-            self._heap.set(key, self._model.order(key))
+            self._heap.set(key, self._model.number(key))
         else:
-            self._held.use(key, self._now)
+            self._held.use(key, self._model, self._now)
 
     def _miss(self, key: Hashable) -> None:
         self._observe(key)
 
     def _admit(self, key: Hashable) -> None:
         if self._has_order:
-            self._heap.set(key, self._model.order(key))
+            self._heap.set(key, self._model.number(key))
         else:
-            self._held.add(key, self._now)
+            self._held.add(key, self._model, self._now)
 
     def _remove(self, key: Hashable) -> None:
         (self._heap if self._has_order else self._held).remove(key)

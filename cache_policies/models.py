@@ -12,7 +12,7 @@ from srj.cache_policies.opt import next_uses
 from srj.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Hashable, Iterable
 
     import numpy.typing as npt
 
@@ -26,7 +26,7 @@ class Model(Protocol):
 
     Attributes:
         is_stable: whether two keys' benefits stand in an order that changes only when one of the two is observed; HEEB then keeps
-            a heap of `order` instead of asking for all benefits at each eviction.
+            a heap of `number` instead of asking for all benefits at each eviction.
     """
 
     is_stable: bool
@@ -35,15 +35,18 @@ class Model(Protocol):
         """Note the next reference of the stream."""
         ...
 
-    def order(self, key: Hashable) -> Any:
-        """A number that is the higher, the higher the benefit; asked of stable models, right after the key is observed."""
+    def number(self, key: Hashable) -> float:
+        """What a key's benefit is computed from; it changes only when the key is observed.
+
+        In a stable model the benefit rises with it.
+        """
         ...
 
-    def benefit(self, keys: Sequence[Hashable], alpha: float, left: Numbers | None) -> Numbers:
+    def benefit(self, numbers: Numbers, alpha: float, left: Numbers | None) -> Numbers:
         """H of each key: the sum over d >= 1 of P(the first reference from now on is d steps ahead) * exp(-d / alpha).
 
         Args:
-            keys: those held.
+            numbers: `number` of each key.
             alpha: steps that an entry survives, on average.
             left: steps for which each entry is still of use, where the sum ends; None: for ever.
         """
@@ -87,20 +90,20 @@ class Independent:
         old = self._sums.get(key)
         self._sums[key] = new if old is None else new + math.log1p(math.exp(old - new))
 
-    def order(self, key: Hashable) -> float:
-        """Of the probability's order, the same until the key's next reference."""
-        return self._sums[key]
+    def number(self, key: Hashable) -> float:
+        """See `Model.number`: the count, or the logarithm of the sum."""
+        return self._sums.get(key, -math.inf if self._weight else 0.0)
 
     def probability(self, key: Hashable) -> float:
         """That the next reference is to this key."""
-        known = self._sums.get(key)
-        if known is None:
-            return 0.0
-        return known / self._now if not self._weight else self._weight * math.exp(known + self._decay * self._now)
+        return float(self._probabilities(np.array(self.number(key))))
 
-    def benefit(self, keys: Sequence[Hashable], alpha: float, left: Numbers | None) -> Numbers:
+    def _probabilities(self, numbers: Numbers) -> Numbers:
+        return self._weight * np.exp(numbers + self._decay * self._now) if self._weight else numbers / max(self._now, 1)
+
+    def benefit(self, numbers: Numbers, alpha: float, left: Numbers | None) -> Numbers:
         """See `Model.benefit`."""
-        probability = np.array([self.probability(key) for key in keys])
+        probability = self._probabilities(numbers)
         survival = math.exp(-1 / alpha)
         rest = (1 - probability) * survival
         whole: Numbers = probability * survival / (1 - rest)
@@ -124,7 +127,7 @@ class Autoregressive:
     Example:
         >>> model = Autoregressive(constant=0, phi=0.9, sigma=2, low=-20, high=20)
         >>> model.observe(10)
-        >>> near, far = model.benefit([9, -15], alpha=20, left=None)
+        >>> near, far = model.benefit(np.array([9.0, -15.0]), alpha=20, left=None)
         >>> bool(near > far)
         True
     """
@@ -161,15 +164,15 @@ class Autoregressive:
         """The next one depends on this one only."""
         self._now = min(max(int(key), self._low), self._high)
 
-    def order(self, key: Hashable) -> float:
-        """There is no lasting order."""
-        raise NotImplementedError("expected to be asked for benefits: they change with each reference")
+    def number(self, key: Any) -> float:
+        """See `Model.number`: the key itself."""
+        return float(int(key))
 
-    def benefit(self, keys: Sequence[Any], alpha: float, left: Numbers | None) -> Numbers:
+    def benefit(self, numbers: Numbers, alpha: float, left: Numbers | None) -> Numbers:
         """See `Model.benefit`; a lifetime is not supported."""
         if left is not None:
             raise RequestError("expected no lifetime with the autoregressive model, got one; leave it out")
-        values = np.array(keys, np.int64)
+        values = numbers.astype(np.int64)
         known = (values >= self._low) & (values <= self._high)
         benefits = self.table(alpha)[self._now - self._low, np.clip(values, self._low, self._high) - self._low]
         return np.where(known, benefits, 0.0)
@@ -188,7 +191,8 @@ class Known:
         >>> model = Known("abcab")
         >>> for key in "abc":
         ...     model.observe(key)
-        >>> model.benefit(["a", "b"], alpha=1, left=None).round(3).tolist()
+        >>> numbers = np.array([model.number("a"), model.number("b")])
+        >>> model.benefit(numbers, alpha=1, left=None).round(3).tolist()
         [0.368, 0.135]
     """
 
@@ -205,15 +209,13 @@ class Known:
         end = len(self._next_use)
         self._of_key[key] = self._next_use[self._now] if self._now < end else end
 
-    def order(self, key: Hashable) -> int:
-        """The sooner, the higher."""
-        return -self._of_key[key]
+    def number(self, key: Hashable) -> float:
+        """See `Model.number`: minus the position of the next use."""
+        return -float(self._of_key.get(key, len(self._next_use)))
 
-    def benefit(self, keys: Sequence[Hashable], alpha: float, left: Numbers | None) -> Numbers:
+    def benefit(self, numbers: Numbers, alpha: float, left: Numbers | None) -> Numbers:
         """See `Model.benefit`."""
-        never = len(self._next_use)
-        uses = np.array([self._of_key.get(key, never) for key in keys], np.float64)
-        ahead = np.where(uses < never, uses - self._now, np.inf)
+        ahead = np.where(-numbers < len(self._next_use), -numbers - self._now, np.inf)
         if left is not None:
             ahead[ahead > left] = np.inf
         benefits: Numbers = np.exp(-ahead / alpha)

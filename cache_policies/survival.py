@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from srj.cache_policies.models import Model
 
-_USED, _END = range(2)
+_NUMBER, _USED, _END = range(3)
 _STEP = 4  # from one guess to the next
 _MEMORY = 10  # capacities of references after which a miss counts for 1 / e
 
@@ -28,7 +28,7 @@ class Held:
 
     def __init__(self, lifetime: float | None) -> None:
         self._lifetime = lifetime
-        self._slots = Slots(2)
+        self._slots = Slots(3)
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._slots
@@ -36,12 +36,13 @@ class Held:
     def __len__(self) -> int:
         return len(self._slots.keys)
 
-    def add(self, key: Hashable, now: int) -> None:
+    def add(self, key: Hashable, model: Model, now: int) -> None:
         """Hold a key from now on."""
-        self._slots.add(key, now, now + (self._lifetime or 0.0))
+        self._slots.add(key, model.number(key), now, now + (self._lifetime or 0.0))
 
-    def use(self, key: Hashable, now: int) -> None:
+    def use(self, key: Hashable, model: Model, now: int) -> None:
         """Note a use."""
+        self._slots.set(key, _NUMBER, model.number(key))
         self._slots.set(key, _USED, now)
 
     def remove(self, key: Hashable) -> None:
@@ -50,15 +51,15 @@ class Held:
 
     def lowest(self, model: Model, alpha: float, now: int) -> Hashable:
         """The key of the least benefit; of equal ones that used longest ago."""
-        keys, numbers = self._slots.keys, self._slots.numbers
+        numbers = self._slots.numbers
         left = None if self._lifetime is None else numbers[:, _END] - now
-        benefits = model.benefit(keys, alpha, left)
+        benefits = model.benefit(numbers[:, _NUMBER], alpha, left)
         lowest = np.flatnonzero(benefits == benefits.min())
-        return keys[int(lowest[numbers[lowest, _USED].argmin()])]
+        return self._slots.keys[int(lowest[numbers[lowest, _USED].argmin()])]
 
     def __copy__(self) -> Self:
         made = type(self)(self._lifetime)
-        made._slots = copy.copy(self._slots)
+        vars(made)["_slots"] = copy.copy(self._slots)
         return made
 
 
@@ -92,12 +93,12 @@ class Guesses:
         self._misses *= 1 - 1 / (_MEMORY * self._size)
         for position, held in enumerate(self._held):
             if key in held:
-                held.use(key, now)
+                held.use(key, model, now)
                 continue
             self._misses[position] += 1
             if len(held) >= self._size:
                 held.remove(held.lowest(model, self._alphas[position], now))
-            held.add(key, now)
+            held.add(key, model, now)
 
     def __copy__(self) -> Self:
         made = type(self).__new__(type(self))

@@ -137,7 +137,7 @@ def plan_for(df: DataFrame, table: str | Table, key: str | Sequence[str] | Mappi
 
 
 def _pickle(value: object) -> bytes:
-    """Pickled as Spark pickles closures: a cache factory is often a lambda, a policy of one's own stands in the driver's program."""
+    """Pickled as Spark pickles closures, for a cache factory is often a lambda, and a policy's class may be in no module."""
     pickled: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]  # PySpark's copy has no types
     return pickled
 

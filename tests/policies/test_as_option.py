@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cachetools
 import numpy as np
@@ -20,6 +18,10 @@ from srj.lookup.reference_cache import ReferenceCache
 from srj.options import Cache, parse_options
 from tests.cache_values import Model
 from tests.scripted import Scripted, scripted_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 WITH_RULE = ["lru", "fifo", "lfu", "random", "clock", "sieve"]
 EXACT_ONLY = ["s3fifo", "twoq", "arc", "wtinylfu", "prob", "life", "heeb"]
@@ -117,7 +119,7 @@ def test_a_registered_policy_travels_as_an_object() -> None:
     """A worker that has never heard of its name unpickles the rule itself."""
     own = register(newest_leaves("travels"))
     assert "travels" in names()
-    cache = pickle.loads(cloudpickle.dumps(Cache(size="16 rows", policy="travels")))
+    cache = pickle.loads(cloudpickle.dumps(Cache(size="16 rows", policy="travels")))  # noqa: S301  the line's own
     assert cache.chosen.name == "travels"
     assert cache.chosen is not own
     assert asked_by(cache) <= 180
