@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class WTinyLfuCache(PolicyCache):
-    """W-TinyLFU (Einziger, Friedman and Manes, "TinyLFU: a highly efficient cache admission policy", ACM TOS 2017, section 4).
+    """W-TinyLFU (Einziger, Friedman and Manes, "TinyLFU: a highly efficient cache admission policy", ACM TOS 2017).
 
     The window is an LRU list of 1 % of the capacity, at least one entry. The main cache is a segmented LRU list: a key enters its
     probation part, a hit there moves it to the protected part (80 % of the main cache), whose least recently used goes back to

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from benchmarks.rule_misses import MELBOURNE
 from srj.cache_policies import make, simulate
 from srj.cache_policies.heeb import HeebCache
 from srj.cache_policies.models import Autoregressive, Independent, Known
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from srj.cache_policies.models import Model
-
-# Melbourne's temperatures in tenths of a degree: X = 5.59 + 0.72 * (yesterday's X) + noise of 4.23 degrees.
-MELBOURNE = {"constant": 55.9, "phi": 0.72, "sigma": 42.3, "low": 0, "high": 450}
 
 
 def content_after(cache: HeebCache, keys: list[int]) -> list[int]:
