@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class TwoQCache(PolicyCache):
     """The full version of 2Q (Johnson and Shasha, VLDB 1994).
 
-    Their paper is "2Q: a low overhead high performance buffer management replacement algorithm". A new key enters A1in, a queue of a
-    quarter of the capacity, where hits change nothing. Who leaves it is remembered in A1out, keys without values, half the
+    Their paper is "2Q: a low overhead high performance buffer management replacement algorithm". A new key enters A1in, a queue of
+    a quarter of the capacity, where hits change nothing. Who leaves it is remembered in A1out, keys without values, half the
     capacity. A key that is found there enters Am, an LRU list of the rest. A1in gives up its oldest while it is longer than its
     share, else Am its least recently used. O(1). It has no vectorised rule: a set of ways can't keep queues of given lengths,
     nor ghosts.
