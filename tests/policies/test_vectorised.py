@@ -8,8 +8,10 @@ import pytest
 
 from benchmarks.rule_misses import BARS, CAPACITIES, NEAR, extra, extra_near
 from srj.cache_policies import RANDOM, by_name, names, simulate
+from srj.lookup.cache import ColumnarCache
 from srj.lookup.keys import Keys
 from srj.lookup.simulated import BoundedCache, store
+from tests.cache_values import Model, audit
 
 
 @pytest.mark.parametrize("policy", [*BARS, "random"])
@@ -30,6 +32,22 @@ def test_every_policy_with_a_rule_is_compared() -> None:
     """None is registered that the test above does not know."""
     own = names()[:14]
     assert {name for name in own if by_name(name).rule is not None} == {*BARS, "random"}
+
+
+@pytest.mark.parametrize("policy", [*BARS, "random"])
+def test_with_every_rule_answers_are_right_where_bytes_run_out_and_entries_expire(policy: str) -> None:
+    """Text in a tiny heap, several rows a key, absent keys, times to live: a policy chooses what leaves, nothing else."""
+    types, schema = (pa.string(),), pa.schema({"a": pa.string(), "b": pa.int64()})
+    cache = ColumnarCache(types, schema, size_bytes=60_000, size_rows=None, widths=[100, 100, 0], unique=False, rows_per_key=2,
+                          ttl=20.0, missing_ttl=3.0, policy=by_name(policy))  # fmt: skip
+    model, rng, hits = Model(types, schema, 20.0, 3.0), np.random.default_rng(5), 0
+    for version in range(30):
+        numbers = np.unique(rng.zipf(1.2, 150) % 500).tolist()
+        hits += model.check(cache, numbers, float(version))
+        model.insert(cache, numbers, version, lambda number: number % 4, float(version))
+        audit(cache)
+    assert cache.stats().evictions > 100
+    assert hits > 200
 
 
 @pytest.mark.parametrize("capacity", [1, 7, 8, 15, 16, 17, 100, 203])
