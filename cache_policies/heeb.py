@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from srj.cache_policies.bookkeeping import PolicyCache
 from srj.cache_policies.heap import KeyHeap
 from srj.cache_policies.models import Independent
@@ -39,7 +41,7 @@ class HeebCache(PolicyCache):
         lifetime: references for which an entry is of use after it came in; None: for ever.
 
     Raises:
-        RequestError: alpha is not above 0.
+        RequestError: alpha is not above 0, or the model takes no lifetime.
 
     Example:
         >>> from srj.cache_policies.models import Autoregressive
@@ -56,6 +58,9 @@ class HeebCache(PolicyCache):
             raise RequestError(f"expected alpha above 0, got {alpha!r}")
         self._alpha, self._lifetime = alpha, lifetime
         self._new_model = Independent(_MEMORY / max(float(maxsize), 1.0)) if model is None else model
+        if lifetime is not None:
+            # Asked for no keys at all: a model that knows of no lifetimes says so now.
+            self._new_model.benefit(np.zeros(0), 1.0, np.zeros(0))
         super().__init__(maxsize)
 
     @property

@@ -102,6 +102,14 @@ def test_a_known_future_gives_opt(name: str) -> None:
     assert simulate(keys, 200, "heeb", model=Known(keys.tolist())) == simulate(keys, 200, "opt")
 
 
+def test_a_next_use_beyond_the_lifetime_is_worth_nothing() -> None:
+    """Of two keys the one that comes again later stays, if the other comes too late."""
+    future = [2, 2, 2, 1, 3, 0, 2, 1]
+    assert content_after(HeebCache(2, Known(future)), future[:5]) == [2, 3]
+    # 2 came in at the first step, so it is of use until the sixth, and is asked for again at the seventh.
+    assert content_after(HeebCache(2, Known(future), lifetime=5), future[:5]) == [1, 3]
+
+
 def test_the_autoregressive_table_is_the_discounted_first_passage() -> None:
     """The same sum, step by step: paths that have met v already don't count again."""
     model = Autoregressive(constant=1, phi=0.8, sigma=1.5, low=-6, high=12)
@@ -210,6 +218,8 @@ def test_what_can_not_be_is_said() -> None:
     """Before the first reference."""
     with pytest.raises(RequestError, match="alpha above 0"):
         make("heeb", 10, alpha=0)
+    with pytest.raises(RequestError, match="no lifetime with the autoregressive model"):
+        make("heeb", 10, model=Autoregressive(**MELBOURNE), lifetime=5)
     with pytest.raises(RequestError, match="sigma above 0"):
         Autoregressive(constant=0, phi=1, sigma=0, low=0, high=1)
     with pytest.raises(RequestError, match="weight of a reference"):
