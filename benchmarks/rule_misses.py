@@ -46,9 +46,9 @@ def extra_near(name: str, ratio: float) -> float:
 
 @cache
 def _near(name: str) -> np.ndarray:
-    """A loop of 12 rounds, or six intervals, one after the other, with five references a key at random."""
+    """A loop of ten rounds, or six intervals, one after the other, with five references a key at random."""
     if name == "loop":
-        return np.tile(np.arange(_WORKING_SET), 12)
+        return np.tile(np.arange(_WORKING_SET), 10)
     rng = np.random.default_rng(1)
     return np.concatenate([_WORKING_SET * number + rng.integers(0, _WORKING_SET, 5 * _WORKING_SET) for number in range(6)])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -142,6 +143,7 @@ class Autoregressive:
         self._tables: dict[float, Numbers] = {}
         self._now = round(min(max(constant / (1 - phi) if phi != 1 else (low + high) / 2, low), high))
 
+    @cached_property
     def transitions(self) -> Numbers:
         """The probability of each next key (column), given the last one (row)."""
         states = np.arange(self._low, self._high + 1)
@@ -155,7 +157,7 @@ class Autoregressive:
         """H[x - low, v - low]."""
         table = self._tables.get(alpha)
         if table is None:
-            chain = self.transitions()
+            chain = self.transitions
             inverse = np.linalg.inv(np.eye(len(chain)) - math.exp(-1 / alpha) * chain)
             table = self._tables[alpha] = (inverse - np.eye(len(chain))) / np.diag(inverse)
         return table
@@ -178,7 +180,10 @@ class Autoregressive:
         return np.where(known, benefits, 0.0)
 
     def __copy__(self) -> Autoregressive:
-        return _with_own(self, "_tables")
+        # The tables are shared: they follow from the parameters, and are slow to make.
+        made = type(self).__new__(type(self))
+        vars(made).update(vars(self))
+        return made
 
 
 class Known:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     I64 = npt.NDArray[np.int64]
 
 _RECORD = np.dtype([("time", "<u4"), ("id", "<u8"), ("size", "<u4"), ("next", "<i8")])
-_REAL = 40_000
+_REAL = 30_000
 
 
 def zipf(count: int, distinct: int, skew: float, seed: int) -> I64:

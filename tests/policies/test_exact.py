@@ -12,7 +12,7 @@ from tests.policies.naive import NAIVE
 
 
 @pytest.mark.parametrize("name", NAIVE)
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=50, deadline=None, derandomize=True, database=None)
 @given(data=st.data())
 def test_it_holds_what_a_naive_form_holds(name: str, data: st.DataObject) -> None:
     """After each of any references (u), removals (d) and evictions (p); OPT is told the references, so it gets those only."""
