@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     Fields = Mapping[str, npt.NDArray[Any]]
 
 
+@runtime_checkable
 class Rule(Protocol):
     """A policy as arithmetic on arrays: one number for each way of the cache and each of the rule's fields.
+
+    A rule keeps nothing but its fields: it is pickled to Spark's workers, and every process that uses a cache has a copy.
 
     `tick` is the cache's own count of use: it never falls (modulo 2**32) and rises at least once a batch.
     """
@@ -50,10 +53,12 @@ class Policy:
 
     Attributes:
         name: what users write.
-        exact: makes the exact policy for a capacity in entries.
+        exact: makes the exact policy for a capacity in entries, and for parameters of its own.
         rule: the rule for the columnar cache; None where the policy has only its exact form.
+        offline: whether `exact` has to be told all keys beforehand, as its parameter `future`.
     """
 
     name: str
-    exact: Callable[[float], cachetools.Cache[Any, Any]]
+    exact: Callable[..., cachetools.Cache[Any, Any]]
     rule: Rule | None = None
+    offline: bool = False

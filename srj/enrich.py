@@ -132,12 +132,12 @@ def plan_for(df: DataFrame, table: str | Table, key: str | Sequence[str] | Mappi
     )
     check_cache(spec)
     cache = settings.lookup.cache
-    fingerprint = spec.fingerprint(b"" if isinstance(cache, Cache) else _pickle(cache))
+    fingerprint = spec.fingerprint(_pickle(cache.chosen if isinstance(cache, Cache) else cache))
     return Plan(df, tuple(column for column, _ in fields), settings, spec, fingerprint, _pickle(spec), added)
 
 
 def _pickle(value: object) -> bytes:
-    """Pickled as Spark pickles closures, for a cache factory is often a lambda."""
+    """Pickled as Spark pickles closures, for a cache factory is often a lambda, and a policy's class may be in no module."""
     pickled: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]  # PySpark's copy has no types
     return pickled
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
+from srj.cache_policies import Policy, Rule, by_name, names
 from srj.errors import RequestError
 from srj.quantities import nearest, one_of, parse_duration, parse_size, whole_number
 from srj.table import column_names
@@ -32,7 +33,8 @@ class Cache:
 
     Args:
         size: memory (``"128 MB"``, or bytes as an int) or keys (``"1_000_000 rows"``, with at most 1 kB a value on average).
-        policy: what is evicted when it is full: ``"lru"``, the least recently used.
+        policy: what is evicted when it is full, by name: ``"lru"`` (the least recently used), ``"fifo"``, ``"lfu"``, ``"clock"``,
+            ``"sieve"``, ``"random"`` or one that was registered with `srj.cache_policies.register`; or a `Policy` with a rule.
         ttl: how long a row may be served, from the start of the lookup that found it; None: for ever.
         missing_ttl: how long the fact may be served that a key has no row.
 
@@ -42,15 +44,42 @@ class Cache:
     """
 
     size: str | int = "128 MB"
-    policy: Literal["lru"] = "lru"
+    policy: str | Policy = "lru"
     ttl: Duration = "10 min"
     missing_ttl: Duration = "1 min"
+    # The policy itself goes to the workers: they don't know what was registered here.
+    chosen: Policy = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         parse_size(self.size)
-        one_of("policy", self.policy, ("lru",))
+        object.__setattr__(self, "chosen", _policy_with_rule(self.policy))
         parse_duration("ttl", self.ttl)
         parse_duration("missing_ttl", self.missing_ttl)
+
+
+def _policy_with_rule(given: object) -> Policy:
+    """The policy that was named, if the columnar cache can follow it."""
+    if not isinstance(given, (str, Policy)):
+        raise RequestError(f"expected policy as a name such as 'lru' or a Policy, got {given!r}")
+    policy = by_name(given) if isinstance(given, str) else given
+    if policy.rule is None:
+        raise RequestError(
+            f"expected a policy with a vectorised rule, got {policy.name!r}, which has only its exact form; {_instead(policy)}"
+        )
+    if not isinstance(policy.rule, Rule):
+        raise RequestError(
+            f"expected the rule of the policy {policy.name!r} with fields, on_hit, on_insert and victim, got {policy.rule!r}; "
+            "see srj.cache_policies.Rule"
+        )
+    return policy
+
+
+def _instead(policy: Policy) -> str:
+    if policy.offline:
+        return "it has to be told the future, so choose another"
+    if policy.name in names():
+        return f"choose another, or give cache=lambda: srj.cache_policies.make({policy.name!r}, 100_000)"
+    return "choose another, or give cache a function that makes a cachetools cache"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +191,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
     _check_names(content, f"name in {str(path)!r}", {name: None for name in Options.__annotations__ if name != "config"})
     for name, settings in (("cache", Cache), ("batch", Batch)):
         if isinstance(content.get(name), dict):
-            known = {field.name: None for field in fields(settings)}
+            known = {each.name: None for each in fields(settings) if each.init}
             _check_names(content[name], f"name in [{name}] of {str(path)!r}", known)
             content[name] = settings(**content[name])
     return content

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,14 @@ MODULES = sorted(module.name for module in pkgutil.walk_packages(srj.__path__, "
 def test_the_examples_of_a_module_give_what_they_show(name: str) -> None:
     """Each example with a `>>>` runs, unless it needs a server and says so."""
     assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_the_examples_of_a_page_give_what_they_show() -> None:
+    """The policy of one's own in docs/policies.md."""
+    page = Path(__file__).parents[1] / "docs" / "policies.md"
+    found = doctest.testfile(str(page), module_relative=False)
+    assert found.attempted > 0
+    assert found.failed == 0
 
 
 def test_there_are_examples() -> None:

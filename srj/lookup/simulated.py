@@ -1,0 +1,65 @@
+"""The columnar cache as `srj.cache_policies.simulate` drives it: keys without rows, and a capacity to the entry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from srj.lookup.cache import ColumnarCache
+from srj.lookup.keys import Keys
+from srj.lookup.layout import WAYS
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from srj.cache_policies import Policy
+
+_NO_COLUMNS = pa.schema([])
+_NO_ROWS = pa.RecordBatch.from_arrays([], schema=_NO_COLUMNS)
+_NO_KEY = np.uint64(2**64 - 1)
+
+
+class BoundedCache(ColumnarCache):
+    """A columnar cache of 64-bit keys with exactly so many ways.
+
+    There are whole sets of eight ways, and two of them at least. Those beyond the capacity are closed, one in each set as far as
+    possible: they hold a key that is never asked for, and count as taken by an insert that never ends.
+
+    Args:
+        capacity: entries held at most.
+        policy: with a rule.
+    """
+
+    def __init__(self, capacity: int, policy: Policy) -> None:
+        super().__init__([pa.int64()], _NO_COLUMNS, size_bytes=None, size_rows=capacity, ttl=None, missing_ttl=None,
+                         unique=True, policy=policy)  # fmt: skip
+        placement = self._entries.placement
+        by_column = np.arange(placement.ways).reshape(-1, WAYS).T[::-1].ravel()
+        closed = by_column[: placement.ways - capacity]
+        placement.records[closed] = _NO_KEY
+        placement.tags[closed] = 1
+        placement.taken[closed] = 1
+
+
+def count_misses(codes: npt.NDArray[np.int64], capacity: int, policy: Policy, batch_size: int) -> int:
+    """Misses of a sequence of keys from 0 on; of a batch's missing keys each distinct one is a miss."""
+    cache = BoundedCache(capacity, policy)
+    misses = 0
+    for start in range(0, codes.size, batch_size):
+        batch = codes[start : start + batch_size]
+        hit = cache.lookup(Keys((pa.array(batch),)), 0.0).hit
+        if hit.all():
+            continue
+        missing, first = np.unique(batch[~hit], return_index=True)
+        # In the order of their first appearance: what comes last is newest.
+        missing = missing[np.argsort(first)]
+        misses += missing.size
+        store(cache, missing)
+    return misses
+
+
+def store(cache: BoundedCache, keys: npt.NDArray[np.int64]) -> None:
+    """Store distinct keys, each with one row of no columns."""
+    cache.insert(Keys((pa.array(keys),)), np.ones(keys.size, np.int32), _NO_ROWS, 0.0)
