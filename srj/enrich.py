@@ -64,8 +64,8 @@ def srj_enrich(
               primary key), ``"error"``.
             * ``order``: ``"input"`` (default): rows leave in their order within each partition; only key columns go through
               Python. ``"any"``: a row leaves as soon as its answer is known; whole rows go through Python.
-            * ``cache``: memory in each worker (``"128 MB"`` by default), ``"1_000_000 rows"``, a `Cache`, or a function that makes
-              a `cachetools.Cache`.
+            * ``cache``: memory on each executor (``"128 MB"`` by default), ``"1_000_000 rows"``, a `Cache`, or a function that
+              makes a `cachetools.Cache` for each worker.
             * ``ttl`` (``"10 min"``), ``missing_ttl`` (``"1 min"``): how long a row, or the fact that a key has none, may be
               served, counted from the start of its lookup; None: for ever.
             * ``batch``: ``"auto"`` (default), most keys in a lookup, or a `Batch`.

@@ -18,12 +18,15 @@ from srj.lookup.cache import ColumnarCache
 from srj.lookup.fetcher import Fetcher
 from srj.lookup.joined import concat_rows, row_bytes, run_sums
 from srj.lookup.keys import Keys
-from srj.lookup.layout import check_fit
+from srj.lookup.layout import block_bytes, check_fit, geometry_in
+from srj.lookup.map_file import executor_folder, open_map
 from srj.lookup.reference_cache import ReferenceCache
+from srj.lookup.shared_cache import SharedCache
 from srj.options import Cache as CacheOptions
 from srj.quantities import parse_size
 
 if TYPE_CHECKING:
+    import mmap
     from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
@@ -76,14 +79,21 @@ class Engine:
         spec: what to ask, and how.
         connect: opens a connection; default: to the spec's database.
         clock: seconds, on one clock for all processes of a machine.
+        shared_as: the name under which the executor's other processes find the same cache; None: a cache of its own.
     """
 
-    def __init__(self, spec: LookupSpec, connect: Opener | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        spec: LookupSpec,
+        connect: Opener | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        shared_as: str | None = None,
+    ) -> None:
         self.spec = spec
         self._clock = clock
         self._lock = threading.Lock()
         self._is_closed = False
-        self._cache = make_cache(spec)
+        self._cache = make_cache(spec, shared_as)
         self._heaviest = 1
         # The estimate counts as one key seen, so that the first real ones outweigh it.
         self._landed_keys, self._landed_bytes = 1, _expected_bytes(spec)
@@ -163,8 +173,10 @@ class Engine:
         try:
             self._fetcher.close()
         finally:
-            # Engine and fetcher hold each other, so the memory would stay until the garbage collector comes by.
             with self._lock:
+                if isinstance(self._cache, SharedCache):
+                    self._cache.close()
+                # Engine and fetcher hold each other, so the memory would stay until the garbage collector comes by.
                 del self._cache
 
     def _refuse_closed(self) -> None:
@@ -248,13 +260,24 @@ def _opener(spec: LookupSpec) -> Opener:
     return connect
 
 
-def make_cache(spec: LookupSpec) -> Cache:
-    """The cache that the settings ask for."""
+def make_cache(spec: LookupSpec, shared_as: str | None = None) -> Cache:
+    """The cache that the settings ask for: the executor's if there is one and it can be had, else this process's own."""
     settings, description = spec.settings, spec.description
     if not isinstance(settings.cache, CacheOptions):
         return ReferenceCache(settings.cache, spec.columns, ttl=settings.ttl, missing_ttl=settings.missing_ttl)
     key_types = [column.type for column in description.key]
-    return ColumnarCache(key_types, spec.columns, ttl=settings.ttl, missing_ttl=settings.missing_ttl, **_size(spec, settings.cache))
+    size = _size(spec, settings.cache)
+
+    def over(memory: mmap.mmap | None) -> ColumnarCache:
+        return ColumnarCache(key_types, spec.columns, ttl=settings.ttl, missing_ttl=settings.missing_ttl, memory=memory, **size)
+
+    folder = executor_folder()
+    if shared_as is not None and folder is not None:
+        nbytes = block_bytes(key_types, spec.columns, **size)
+        map_file = open_map(folder, shared_as, nbytes, over)
+        if map_file is not None and geometry_in(map_file.memory) is not None:
+            return SharedCache(over(map_file.memory), map_file)
+    return over(None)
 
 
 def check_cache(spec: LookupSpec) -> None:
@@ -318,6 +341,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_anew)
 
 
+def _engine(fingerprint: str, payload: bytes) -> Engine:
+    return Engine(pickle.loads(payload), shared_as=fingerprint)  # noqa: S301  the driver's own
+
+
 @contextmanager
 def engine_for(fingerprint: str, payload: bytes) -> Iterator[Engine]:
     """This process's engine for a lookup, made when it is first asked for and kept when the block ends.
@@ -328,7 +355,7 @@ def engine_for(fingerprint: str, payload: bytes) -> Iterator[Engine]:
         fingerprint, payload: of the `LookupSpec`; the payload is its pickled form.
     """
     with _engines_lock:
-        engine = _engines.pop(fingerprint, None) or Engine(pickle.loads(payload))  # noqa: S301  the driver's own
+        engine = _engines.pop(fingerprint, None) or _engine(fingerprint, payload)
         _engines[fingerprint] = engine
         _users[fingerprint] = _users.get(fingerprint, 0) + 1
         closing = [_engines.pop(name) for name in [name for name in _engines if name not in _users][:-_MOST_IDLE]]

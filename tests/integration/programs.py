@@ -104,6 +104,31 @@ def cluster(tables: dict[str, str], files: str) -> dict[str, Any]:
     return result
 
 
+def new_workers(table: str) -> dict[str, Any]:
+    """The same join again and again, each task in a worker of its own."""
+    spark = _session("local[2]", **{"spark.python.worker.reuse": "false"})
+    stream = spark.range(0, 2000, 1, 4).select(F.col("id").cast("int").alias("k"))
+    workers = stream.mapInArrow(_process, "pid bigint").distinct()
+    found: dict[str, Any] = {"pids": [workers.count(), workers.union(workers).distinct().count()], "metrics": [], "rows": []}
+    for order in ("input", "input", "any"):
+        frame = srj_enrich(stream, table, "k", order=order)
+        found["rows"].append(frame.where("name = concat('part ', k)").count())
+        frame = srj_enrich(stream, table, "k", order=order)
+        frame.write.format("noop").mode("overwrite").save()
+        frame.collect()
+        counted = frame._jdf.queryExecution().observedMetrics().values().iterator().next()
+        found["metrics"].append(json.loads(counted.json())["srj"])
+    found["maps"] = [path.stat().st_size for path in Path("local").rglob("srj/*") if not path.suffix]
+    spark.stop()
+    found["left"] = [str(path) for path in Path("local").rglob("srj/*")]
+    return found
+
+
+def _process(batches: Any) -> Any:
+    for _ in batches:
+        yield pa.record_batch({"pid": pa.array([os.getpid()], pa.int64())})
+
+
 def _executors(batches: Any) -> Any:
     for _ in batches:
         time.sleep(0.2)  # long enough for the other executor to take a task too

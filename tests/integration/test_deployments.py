@@ -65,6 +65,23 @@ def test_two_executors_give_the_same_rows(stores: dict[str, Store], files: Path,
 
 
 @pytest.mark.timeout(600)
+def test_what_workers_fetched_outlives_them(postgres: Server, tmp_path: Path) -> None:
+    """Each task in a new worker: the executor's one cache knows what those before have fetched, and is gone with Spark."""
+    for store in open_store(postgres, "srj_outlive"):
+        store.run("CREATE TABLE parts (k int PRIMARY KEY, name varchar(40))")
+        store.insert("parts", [(number, f"part {number}") for number in range(1500)])
+        result, printed = run("new_workers", {"table": f"{store.url}#parts"}, tmp_path)
+    assert min(result["pids"]) >= 4, printed
+    assert result["rows"] == [1500] * 3
+    for metrics in result["metrics"]:
+        assert (metrics["rows"], metrics["hits"], metrics["keys"], metrics["absent"]) == (2000, 2000, 0, 500)
+        assert metrics["bypasses"] == 0
+    (size,) = result["maps"]
+    assert 0.9 * 128 * 2**20 <= size <= 128 * 2**20
+    assert result["left"] == []
+
+
+@pytest.mark.timeout(600)
 def test_connect_gives_the_same_rows_and_refuses_a_written_password(stores: dict[str, Store], files: Path, tmp_path: Path) -> None:
     """Spark Connect, batch and streaming, with ${NAME} for a password; one written out would be in the plan."""
     references = {
