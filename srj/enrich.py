@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from srj.databases.base import Question
 from srj.databases.conversion import check_key_type
 from srj.errors import RequestError
-from srj.lookup.engine import check_cache
+from srj.lookup.make_cache import check_cache
 from srj.lookup.spec import LookupSpec
 from srj.operators.in_order import in_order
 from srj.operators.out_of_order import map_in_arrow

@@ -35,22 +35,25 @@ class Cache:
         policy: what is evicted when it is full: ``"lru"``, the least recently used.
         ttl: how long a row may be served, from the start of the lookup that found it; None: for ever.
         missing_ttl: how long the fact may be served that a key has no row.
+        shared: whether all Python workers of an executor have one, of this size; else each has its own.
 
     Example:
         >>> Cache(size="64 MB", ttl="1 h")
-        Cache(size='64 MB', policy='lru', ttl='1 h', missing_ttl='1 min')
+        Cache(size='64 MB', policy='lru', ttl='1 h', missing_ttl='1 min', shared=True)
     """
 
     size: str | int = "128 MB"
     policy: Literal["lru"] = "lru"
     ttl: Duration = "10 min"
     missing_ttl: Duration = "1 min"
+    shared: bool = True
 
     def __post_init__(self) -> None:
         parse_size(self.size)
         one_of("policy", self.policy, ("lru",))
         parse_duration("ttl", self.ttl)
         parse_duration("missing_ttl", self.missing_ttl)
+        one_of("shared", self.shared, (True, False))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,25 +8,19 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from srj.databases import database
 from srj.errors import DatabaseError, LookupFailedError, MultipleMatchesError
-from srj.lookup.cache import ColumnarCache
 from srj.lookup.fetcher import Fetcher
 from srj.lookup.joined import concat_rows, row_bytes, run_sums
 from srj.lookup.keys import Keys
-from srj.lookup.layout import block_bytes, check_fit, geometry_in
-from srj.lookup.map_file import executor_folder, open_map
-from srj.lookup.reference_cache import ReferenceCache
+from srj.lookup.make_cache import make_cache
 from srj.lookup.shared_cache import SharedCache
-from srj.options import Cache as CacheOptions
-from srj.quantities import parse_size
 
 if TYPE_CHECKING:
-    import mmap
     from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
@@ -34,11 +28,9 @@ if TYPE_CHECKING:
     from srj.databases.base import Connection
     from srj.lookup.fetcher import Opener
     from srj.lookup.flight import Arrivals, Flight
-    from srj.lookup.interface import Cache, CacheStats, Found
+    from srj.lookup.interface import CacheStats, Found
     from srj.lookup.spec import LookupSpec
 
-# Estimated bytes of a key of varying length, to divide the cache's memory by.
-_KEY_WIDTH = 16
 # Bytes of rows that one probe may bring out of the cache.
 _MOST_BYTES = 2**30
 # Bytes of rows that a flight is expected to bring: the server holds its answer several times over while it puts it together, and
@@ -258,50 +250,6 @@ def _opener(spec: LookupSpec) -> Opener:
         return await system.connect(spec.question, spec.description, timeout)
 
     return connect
-
-
-def make_cache(spec: LookupSpec, shared_as: str | None = None) -> Cache:
-    """The cache that the settings ask for: the executor's if there is one and it can be had, else this process's own."""
-    settings, description = spec.settings, spec.description
-    if not isinstance(settings.cache, CacheOptions):
-        return ReferenceCache(settings.cache, spec.columns, ttl=settings.ttl, missing_ttl=settings.missing_ttl)
-    key_types = [column.type for column in description.key]
-    size = _size(spec, settings.cache)
-
-    def over(memory: mmap.mmap | None) -> ColumnarCache:
-        return ColumnarCache(key_types, spec.columns, ttl=settings.ttl, missing_ttl=settings.missing_ttl, memory=memory, **size)
-
-    folder = executor_folder()
-    if shared_as is not None and folder is not None:
-        nbytes = block_bytes(key_types, spec.columns, **size)
-        map_file = open_map(folder, shared_as, nbytes, over)
-        if map_file is not None and geometry_in(map_file.memory) is not None:
-            return SharedCache(over(map_file.memory), map_file)
-    return over(None)
-
-
-def check_cache(spec: LookupSpec) -> None:
-    """Find on the driver, without reserving memory, whether the cache that the settings ask for can be made.
-
-    Raises:
-        RequestError: its size is too small for the table.
-    """
-    cache = spec.settings.cache
-    if isinstance(cache, CacheOptions):
-        check_fit([column.type for column in spec.description.key], spec.columns, **_size(spec, cache))
-
-
-def _size(spec: LookupSpec, cache: CacheOptions) -> dict[str, Any]:
-    """What the size of a columnar cache is computed from."""
-    description = spec.description
-    amount, unit = parse_size(cache.size)
-    return {
-        "size_bytes": amount if unit == "bytes" else None,
-        "size_rows": amount if unit == "rows" else None,
-        "unique": description.unique or spec.question.exists_only,
-        "rows_per_key": description.rows_per_key,
-        "widths": [_KEY_WIDTH] * len(description.key) + [column.width for column in description.columns],
-    }
 
 
 def _heaviest_answer(flight: Flight) -> int:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import mmap
 import os
-from contextlib import suppress
+import time
+import warnings
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,14 +21,15 @@ except ImportError:  # Windows has no such locks, so each worker has a cache of 
     fcntl = None  # type: ignore[assignment]
 
 from srj.lookup.layout import POPULATE_WRITE
+from srj.lookup.map_lock import LOCKS, acquire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 FOLDER = "srj"
-LOCKS = (".lock", ".turn")  # beside each map
 _MOST_IDLE = 3  # maps that nobody uses now are kept for the next micro-batch, but no more than these
-_TRIES = 10
+_UNFINISHED = ".new"
+_PATIENCE = 30.0  # seconds to wait for another process that makes a map, which takes some where it is large
 
 
 class MapFile:
@@ -77,22 +80,44 @@ def open_map(folder: Path, name: str, nbytes: int, prepare: Callable[[mmap.mmap]
     path = folder / name
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _is_own(folder.lstat(), 0o077):
-            return None
-        for _ in range(_TRIES):
-            found = _open(path)
-            if found is None:
-                _sweep(folder)
-                found = _create(path, nbytes, prepare)
-            if found is not None:
-                return found
-    except (OSError, ValueError, OverflowError):
+        _check_own(folder, folder.lstat())
+        found = _open(path)
+        if found is None:
+            # One process makes it: many at once would need its room many times.
+            with _alone(folder):
+                found = _open(path)
+                if found is None:
+                    _sweep(folder)
+                    found = _create(path, nbytes, prepare)
+    except (OSError, ValueError, OverflowError) as error:
+        warnings.warn(
+            f"expected a cache of {nbytes:,} bytes in {folder} for all workers, got {error}; each worker has one of its own, so "
+            "make room there, let spark.local.dir name another folder, or give a smaller cache",
+            stacklevel=2,
+        )
         return None
-    return None
+    return found
 
 
-def _is_own(status: os.stat_result, forbidden: int) -> bool:
-    return status.st_uid == os.geteuid() and not status.st_mode & forbidden
+def _check_own(path: Path, status: os.stat_result) -> None:
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise PermissionError(f"{path}, which others may write or read")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Be the only process that makes or removes maps; a process that is killed lets go."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _lock(descriptor, fcntl.LOCK_EX, folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, how: int, path: Path) -> None:
+    if not acquire(descriptor, how, time.monotonic() + _PATIENCE):
+        raise TimeoutError(f"no lock on {path} in {_PATIENCE:.0f} s, which a stopped process may hold")
 
 
 def _open(path: Path) -> MapFile | None:
@@ -101,15 +126,14 @@ def _open(path: Path) -> MapFile | None:
     except FileNotFoundError:
         return None
     try:
-        # Held as long as the map is in use; who sweeps takes it away for a moment only.
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        # Held as long as the map is in use: what nobody holds may be swept.
+        _lock(descriptor, fcntl.LOCK_SH, path)
         status = os.fstat(descriptor)
-        if not _is_own(status, 0o077):
-            raise PermissionError(f"{path} is another user's")
-        os.utime(descriptor)
-        if not path.exists() or path.stat().st_ino != status.st_ino:  # swept in between
+        _check_own(path, status)
+        if not status.st_nlink:  # swept in between
             os.close(descriptor)
             return None
+        os.utime(descriptor)
     except BaseException:
         with suppress(OSError):
             os.close(descriptor)
@@ -117,11 +141,10 @@ def _open(path: Path) -> MapFile | None:
     return MapFile(path, descriptor, status.st_size)
 
 
-def _create(path: Path, nbytes: int, prepare: Callable[[mmap.mmap], object]) -> MapFile | None:
-    """A new map, complete before it has its name; None when somebody else was faster."""
-    unnamed = path.with_name(f"{path.name}.{os.getpid()}")
-    unnamed.unlink(missing_ok=True)
-    descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+def _create(path: Path, nbytes: int, prepare: Callable[[mmap.mmap], object]) -> MapFile:
+    """A new map, complete before it has its name."""
+    unfinished = path.with_name(path.name + _UNFINISHED)
+    descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
@@ -135,34 +158,34 @@ def _create(path: Path, nbytes: int, prepare: Callable[[mmap.mmap], object]) -> 
             with suppress(OSError):  # else page by page, when they are first written
                 made.memory.madvise(POPULATE_WRITE)
             prepare(made.memory)
-            os.link(unnamed, path)
-        except FileExistsError:
-            made.close()
-            return None
+            unfinished.rename(path)
         except BaseException:
             made.close()
             raise
-        return made
-    finally:
-        unnamed.unlink(missing_ok=True)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    return made
 
 
 def _sweep(folder: Path) -> None:
-    """Remove maps that nobody uses, but the last few."""
-    idle = sorted(_idle(folder), reverse=True)
-    for _, path in idle[_MOST_IDLE - 1 :]:
-        for suffix in ("", *LOCKS):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
+    """Remove what a killed process did not finish, and maps that nobody uses, but the last few."""
+    for unfinished in folder.glob(f"*{_UNFINISHED}"):
+        unfinished.unlink()
+    with ExitStack() as held:
+        maps = [path for path in folder.iterdir() if path.suffix not in LOCKS]
+        idle = sorted(((path.stat().st_mtime, path) for path in maps if _is_idle(path, held)), reverse=True)
+        for _, path in idle[_MOST_IDLE - 1 :]:
+            # The map last: two who used one map with the locks of before and of after would not see each other.
+            for suffix in (*LOCKS, ""):
+                path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-def _idle(folder: Path) -> Iterator[tuple[float, Path]]:
-    for path in folder.iterdir():
-        if path.suffix in LOCKS:
-            continue
-        with suppress(OSError):
-            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                yield path.stat().st_mtime, path
-            finally:
-                os.close(descriptor)
+def _is_idle(path: Path, held: ExitStack) -> bool:
+    """Whether nobody uses a map; nobody can begin to until `held` ends."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:  # not ours
+        return False
+    held.callback(os.close, descriptor)
+    return acquire(descriptor, fcntl.LOCK_EX, time.monotonic())

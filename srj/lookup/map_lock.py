@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from srj.lookup.map_file import MapFile
 
+LOCKS = (".lock", ".turn")  # beside each map
 _SHORTEST, _LONGEST = 50e-6, 1e-3  # seconds between two tries
 _SUSPENDED_SECONDS = 1.0  # after a lock could not be had, others wait for it no longer
 
@@ -35,7 +36,7 @@ class MapLock:
     """
 
     def __init__(self, map_file: MapFile, patience: float = 0.25) -> None:
-        self._paths = [map_file.path.with_name(map_file.path.name + suffix) for suffix in (".lock", ".turn")]
+        self._paths = [map_file.path.with_name(map_file.path.name + suffix) for suffix in LOCKS]
         self._patience = patience
         self._suspended_until = float("-inf")
         self._pid = 0
@@ -65,17 +66,16 @@ class MapLock:
         lock, turnstile = self._open()
         now = time.monotonic()
         until = now if now < self._suspended_until else now + self._patience
-        held = _acquire(turnstile, how, until)
-        if held:
-            held = _acquire(lock, how, until)
-            fcntl.flock(turnstile, fcntl.LOCK_UN)
-        if not held and now >= self._suspended_until:
-            self._suspended_until = time.monotonic() + _SUSPENDED_SECONDS
         try:
+            held = acquire(turnstile, how, until) and acquire(lock, how, until)
+            fcntl.flock(turnstile, fcntl.LOCK_UN)
+            if not held and now >= self._suspended_until:
+                self._suspended_until = time.monotonic() + _SUSPENDED_SECONDS
             yield held
         finally:
-            if held:
-                fcntl.flock(lock, fcntl.LOCK_UN)
+            # Both, for an exception may have come before the turnstile was let go; the other way it does nothing.
+            for descriptor in (lock, turnstile):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def _open(self) -> list[int]:
         """The files, opened by this process itself: a fork would share its parent's locks."""
@@ -85,7 +85,14 @@ class MapLock:
         return self._descriptors
 
 
-def _acquire(descriptor: int, how: int, until: float) -> bool:
+def acquire(descriptor: int, how: int, until: float) -> bool:
+    """Lock an open file; whether that was possible until then.
+
+    Args:
+        descriptor: of the file.
+        how: ``fcntl.LOCK_SH`` or ``fcntl.LOCK_EX``.
+        until: on the monotonic clock; a time that has passed means one try.
+    """
     pause = _SHORTEST
     while True:
         with suppress(BlockingIOError):
