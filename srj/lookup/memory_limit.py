@@ -10,7 +10,8 @@ try:
 except ImportError:  # Windows, where Spark sets no such bound
     resource = None  # type: ignore[assignment]
 
-_SHARE = 0.5  # of what is left; the rest is for rows, threads and Arrow
+_SHARE = 0.5  # of what is left at most; the rest is for rows
+_KEPT = 192 * 2**20  # at least: threads' stacks and allocators' arenas take 124 MB before the first row
 _STATE = Path("/proc/self/statm")
 
 
@@ -22,4 +23,5 @@ def address_room() -> int | None:
     if limit == resource.RLIM_INFINITY or not _STATE.exists():
         return None
     in_use = int(_STATE.read_text().split()[0]) * mmap.PAGESIZE
-    return max(int((limit - in_use) * _SHARE), 0)
+    left = limit - in_use
+    return max(min(int(left * _SHARE), left - _KEPT), 0)

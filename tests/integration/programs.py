@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -99,9 +100,26 @@ def cluster(tables: dict[str, str], files: str) -> dict[str, Any]:
             batch = spark.read.schema("n bigint, k int").parquet(files).repartition(4)
             found[f"{system}-{order}-batch"] = _rows(srj_enrich(batch, table, "k", order=order))
     where = spark.range(0, 40, 1, 8).mapInArrow(_executors, "folder string").distinct().collect()
-    result = {"rows": found, "executors": len(where)}
+    result = {"rows": found, "executors": len(where), "maps": len(_maps())}
     spark.stop()
-    return result
+    return result | {"left": _left()}
+
+
+def killed_driver(table: str) -> None:
+    """Run a join, say so, and wait for the end."""
+    spark = _session("local[2]")
+    srj_enrich(spark.range(0, 2000).select(F.col("id").cast("int").alias("k")), table, "k").collect()
+    Path("unfinished").write_text("\n".join(map(str, _maps())))
+    Path("unfinished").rename("maps")
+    time.sleep(600)
+
+
+def _maps() -> list[Path]:
+    return [path for path in Path.cwd().rglob("srj/*") if re.fullmatch("[0-9a-f]{64}", path.name)]
+
+
+def _left() -> list[str]:
+    return [str(path) for path in Path.cwd().rglob("*") if path.parent.name == "srj"]
 
 
 def new_workers(table: str) -> dict[str, Any]:
@@ -111,17 +129,16 @@ def new_workers(table: str) -> dict[str, Any]:
     workers = stream.mapInArrow(_process, "pid bigint").distinct()
     found: dict[str, Any] = {"pids": [workers.count(), workers.union(workers).distinct().count()], "metrics": [], "rows": []}
     for order in ("input", "input", "any"):
-        frame = srj_enrich(stream, table, "k", order=order)
+        frame = srj_enrich(stream, table, "k", order=order, missing_ttl="1 h")
         found["rows"].append(frame.where("name = concat('part ', k)").count())
-        frame = srj_enrich(stream, table, "k", order=order)
+        frame = srj_enrich(stream, table, "k", order=order, missing_ttl="1 h")
         frame.write.format("noop").mode("overwrite").save()
         frame.collect()
         counted = frame._jdf.queryExecution().observedMetrics().values().iterator().next()
         found["metrics"].append(json.loads(counted.json())["srj"])
-    found["maps"] = [path.stat().st_size for path in Path("local").rglob("srj/*") if not path.suffix]
+    found["maps"] = [path.stat().st_size for path in _maps()]
     spark.stop()
-    found["left"] = [str(path) for path in Path("local").rglob("srj/*")]
-    return found
+    return found | {"left": _left()}
 
 
 def _process(batches: Any) -> Any:
