@@ -93,7 +93,8 @@ def join_within(folder: Path, spare: int, shares: bool) -> None:
     for _ in range(2):
         (joined,) = Operator(engine).in_order(iter([(pa.array(range(3000), pa.int64()),)]))
         assert joined.outer()[1]["value"].to_pylist() == [f"value {number}" for number in range(3000)]
-    assert sum(map(len, database.asked)) == 3000
+    if spare > 192 * 2**20:  # else nearly nothing is left to it
+        assert sum(map(len, database.asked)) == 3000
     assert engine.cache_stats().bytes_reserved <= spare // 2
     assert (folder / "srj" / "one").exists() == shares
     engine.close()
