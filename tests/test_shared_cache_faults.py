@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -130,10 +130,11 @@ def trouble(workers: list[Worker], happened: list[str]) -> Iterator[None]:
                 continue
             what = chance.choice(["kill", "stop", "stop"])
             happened.append(what)
-            os.kill(child.pid, signal.SIGKILL if what == "kill" else signal.SIGSTOP)
-            if what == "stop":
-                over.wait(chance.uniform(0.0, 0.4))
-                os.kill(child.pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # a killed one may be gone by now
+                os.kill(child.pid, signal.SIGKILL if what == "kill" else signal.SIGSTOP)
+                if what == "stop":
+                    over.wait(chance.uniform(0.0, 0.4))
+                    os.kill(child.pid, signal.SIGCONT)
 
     thread = threading.Thread(target=make)
     thread.start()

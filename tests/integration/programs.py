@@ -115,11 +115,13 @@ def killed_driver(table: str) -> None:
 
 
 def _maps() -> list[Path]:
-    return [path for path in Path.cwd().rglob("srj/*") if re.fullmatch("[0-9a-f]{64}", path.name)]
+    """The caches of all executors below this folder."""
+    return [path for path in map(Path, _left()) if re.fullmatch("[0-9a-f]{64}", path.name)]
 
 
 def _left() -> list[str]:
-    return [str(path) for path in Path.cwd().rglob("*") if path.parent.name == "srj"]
+    """All that srj has in Spark's folders; os.walk minds no folder that goes while it looks."""
+    return [str(Path(folder) / name) for folder, _, names in os.walk(Path.cwd()) if Path(folder).name == "srj" for name in names]
 
 
 def new_workers(table: str) -> dict[str, Any]:
