@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 SCHEMA = pa.schema({"value": pa.string(), "number": pa.int64()})
 SIZE: dict[str, Any] = {"size_bytes": 1_000_000, "size_rows": None, "unique": True}
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.shared_map"])  # children then begin in milliseconds, with no thread of pytest's
+# Children then begin in milliseconds, with no thread of pytest's; pyarrow imports pandas when it first needs it.
+PROCESSES.set_forkserver_preload(["tests.shared_map", "tests.scripted", "pandas"])
 
 
 def over(memory: Any) -> ColumnarCache:

@@ -97,9 +97,10 @@ class Worker:
     def start(self) -> None:
         """Begin."""
         self.tasks, other = PROCESSES.Pipe()
-        self.child = PROCESSES.Process(target=work, args=(self._folder, other), daemon=True)
-        self.child.start()
+        child = PROCESSES.Process(target=work, args=(self._folder, other), daemon=True)
+        child.start()
         other.close()
+        self.child = child
 
     def run(self, keys: list[int]) -> tuple[list[str], int, int]:
         """A task's result; it is tried again when its worker dies, as Spark does."""
@@ -124,7 +125,7 @@ def trouble(workers: list[Worker], happened: list[str]) -> Iterator[None]:
     chance, over = random.Random(1), threading.Event()
 
     def make() -> None:
-        while not over.wait(chance.uniform(0.01, 0.1)):
+        while not over.wait(chance.uniform(0.05, 0.3)):
             child = chance.choice(workers).child
             if child is None or child.exitcode is not None:
                 continue
