@@ -23,6 +23,7 @@ class Metrics:
         retries: lookups sent again after their connection failed.
         evictions: cache entries removed to make room.
         uncached: answers that the cache could not keep.
+        bypasses: probes and inserts that did without the cache, for another process kept it for too long.
     """
 
     rows: int = 0
@@ -38,6 +39,7 @@ class Metrics:
     retries: int = 0
     evictions: int = 0
     uncached: int = 0
+    bypasses: int = 0
 
     def take(self) -> list[int]:
         """The counters in the order of `METRICS`, which then start again from zero.

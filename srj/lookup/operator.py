@@ -155,6 +155,7 @@ class Operator:
         now, before = self._engine.cache_stats(), self._cache_before
         self.metrics.evictions += now.evictions - before.evictions
         self.metrics.uncached += now.refused - before.refused
+        self.metrics.bypasses += now.bypasses - before.bypasses
         self._cache_before = now
         return self.metrics.take()
 
