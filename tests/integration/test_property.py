@@ -15,13 +15,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from srj import srj_enrich
-from tests.integration.cases import HOWS, Case, cases, collected, create, own_join, stream_frame, table_frame, tagged
+from tests.integration.cases import HOWS, cases, collected, create, own_join, stream_frame, table_frame, tagged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
+    from tests.integration.cases import Case
     from tests.integration.conftest import Observed
     from tests.integration.stores import Store
 
@@ -29,6 +30,8 @@ ORDERS = ("input", "any")
 # The tests' session compiles no plans, for few of them pay that back; here some are compiled as a user's would be.
 COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+# What the examples of each kind of key have: a table that is unique on the key or not, and rows in an Arrow batch.
+EXAMPLES = {("int",): [(False, 1), (True, 1000)], ("text",): [(False, 7)], ("int", "text"): [(False, 1000), (True, 1)]}
 # An example runs some 50 joins, so few of them and no shrinking; derandomized, so that a failure comes again.
 FEW = {
     "deadline": None,
@@ -44,16 +47,21 @@ _numbers = itertools.count(1)
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kinds", [("int",), ("text",), ("int", "text")], ids="-".join)
+@pytest.mark.parametrize("kinds", EXAMPLES, ids="-".join)
 def test_every_join_equals_sparks_own_twice(spark: SparkSession, store: Store, observed: Observed, kinds: tuple[str, ...]) -> None:
     """Every how, order and on_multiple: the same rows as Spark's join; the second time without a call of the database.
 
     Text keys also with plans that Spark compiles.
     """
 
-    @settings(max_examples=1 if kinds == ("text",) else 2, **FEW)
-    @given(case=cases(kinds).filter(lambda case: len(case.matches) >= 8))
-    def check(case: Case) -> None:
+    @settings(max_examples=1, **FEW)
+    @given(st.data())
+    def check(unique: bool, batch_rows: int, data: st.DataObject) -> None:
+        several = 1 if unique else 2
+        made = cases(kinds, unique, batch_rows).filter(
+            lambda case: len(case.matches) >= 8 and max(case.matches.values()) >= several
+        )
+        case = data.draw(made)
         name = f"t{next(_numbers)}"
         create(store, name, case)
         spark.conf.set(BATCH_ROWS, case.batch_rows)
@@ -71,7 +79,8 @@ def test_every_join_equals_sparks_own_twice(spark: SparkSession, store: Store, o
         _check(store, name, case, stream_frame(spark, case, single), table, "error", single, observed)
 
     with _configured(spark, COMPILED if kinds == ("text",) else {}):
-        check()
+        for unique, batch_rows in EXAMPLES[kinds]:
+            check(unique, batch_rows)
 
 
 @contextmanager
