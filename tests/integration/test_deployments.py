@@ -143,7 +143,7 @@ def test_workers_without_srj_say_so(stores: dict[str, Store], tmp_path: Path) ->
     source, others = tmp_path / "source", tmp_path / "others"
     shutil.copytree(ROOT / "srj", source / "srj")
     for name in ("operators", "cache_policies"):
-        shutil.copytree(ROOT / name, source / "srj" / name)
+        shutil.copytree(ROOT / name, source / "srj" / name, dirs_exist_ok=True)  # links may stand there already
     others.mkdir()
     for entry in (entry for folder in site.getsitepackages() for entry in Path(folder).iterdir()):
         if "srj" not in entry.name:
