@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,7 +21,6 @@ from tests.scripted import Scripted, scripted_engine
 from tests.shared_map import PROCESSES, fill, known, opened, process, shared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from srj.lookup.map_file import MapFile
@@ -92,12 +90,12 @@ class Worker:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.child: Any = None
+        self.start()
 
     def start(self) -> None:
         """Begin."""
         self.tasks, other = PROCESSES.Pipe()
-        child = PROCESSES.Process(target=work, args=(self._folder, other), daemon=True)
+        child: Any = PROCESSES.Process(target=work, args=(self._folder, other), daemon=True)
         child.start()
         other.close()
         self.child = child
@@ -107,8 +105,6 @@ class Worker:
         until = time.monotonic() + 60
         while True:
             try:
-                if self.child is None:
-                    self.start()
                 self.tasks.send(keys)
                 while not self.tasks.poll(0.1):
                     assert time.monotonic() < until, "a task hangs"
@@ -116,59 +112,48 @@ class Worker:
             except (EOFError, ConnectionError):
                 self.child.join()
                 assert self.child.exitcode == -signal.SIGKILL, "a task failed by itself"
-                self.child = None
+                self.start()
 
 
-@contextmanager
-def trouble(workers: list[Worker], happened: list[str]) -> Iterator[None]:
-    """Kill and stop workers at random while the block runs."""
-    chance, over = random.Random(1), threading.Event()
-
-    def make() -> None:
-        while not over.wait(chance.uniform(0.05, 0.3)):
-            child = chance.choice(workers).child
-            if child is None or child.exitcode is not None:
-                continue
-            what = chance.choice(["kill", "stop", "stop"])
-            happened.append(what)
-            with suppress(ProcessLookupError):  # a killed one may be gone by now
-                os.kill(child.pid, signal.SIGKILL if what == "kill" else signal.SIGSTOP)
-                if what == "stop":
-                    over.wait(chance.uniform(0.0, 0.4))
-                    os.kill(child.pid, signal.SIGCONT)
-
-    thread = threading.Thread(target=make)
-    thread.start()
+def trouble(worker: Worker, what: str, before: float, pause: float) -> bool:
+    """Kill a worker while it works on its task, or stop it for a while; whether it still was there."""
+    time.sleep(before)
+    child = worker.child
     try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-        for worker in workers:
-            if worker.child is not None:
-                worker.child.kill()
-                worker.child.join()
+        os.kill(child.pid, signal.SIGKILL if what == "kill" else signal.SIGSTOP)
+        if what == "stop":
+            time.sleep(pause)
+            os.kill(child.pid, signal.SIGCONT)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_200_micro_batches_are_right_while_workers_are_killed_and_stopped(tmp_path: Path) -> None:
     """Four workers over a cache that is too small for their keys; every row of every batch has its own key's value."""
     chance = random.Random(2)
     workers = [Worker(tmp_path) for _ in range(WORKERS)]
-    happened: list[str] = []
+    happened: list[tuple[str, bool]] = []
     results: list[tuple[list[str], int, int]] = []
-    with trouble(workers, happened):
-        for _ in range(BATCHES):
+    try:
+        for number in range(BATCHES):
             batches = [[min(int(chance.expovariate(1 / 8_000)), KEYS - 1) for _ in range(500)] for _ in workers]
-            with ThreadPoolExecutor(WORKERS) as driver:
-                answers = list(driver.map(Worker.run, workers, batches))
-            for keys, answer in zip(batches, answers, strict=True):
-                assert answer[0] == [text_of(key) for key in keys]
-            results += answers
-    assert happened.count("kill") > 5
-    assert happened.count("stop") > 5
+            with ThreadPoolExecutor(WORKERS + 1) as driver:
+                tasks = [driver.submit(worker.run, keys) for worker, keys in zip(workers, batches, strict=True)]
+                what = {0: "kill", 5: "stop"}.get(number % 16)
+                if what is not None:
+                    made = driver.submit(trouble, chance.choice(workers), what, chance.uniform(0, 0.03), chance.uniform(0, 0.4))
+                    happened.append((what, made.result()))
+            for keys, task in zip(batches, tasks, strict=True):
+                assert task.result()[0] == [text_of(key) for key in keys]
+                results.append(task.result())
+    finally:
+        for worker in workers:
+            worker.child.kill()
+            worker.child.join()
+    assert happened.count(("kill", True)) > 10
+    assert happened.count(("stop", True)) > 10
     assert sum(hits for _, hits, _ in results) > 0.2 * BATCHES * WORKERS * 500
-    map_file = opened(tmp_path)
-    assert map_file is not None
     assert {path.name for path in (tmp_path / "srj").iterdir()} == {"one", "one.lock", "one.turn"}
 
 
