@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class Entered:
-    """The vectorised rule: each way keeps the tick at which its entry came in."""
+    """The vectorised rule: each way keeps the tick at which its entry came in.
+
+    An entry whose rows are fetched again keeps its place; cachetools would put it last.
+    """
 
     @property
     def fields(self) -> Mapping[str, np.dtype[Any]]:

@@ -23,6 +23,8 @@ _HALF = np.uint32(16)
 class Uses:
     """The vectorised rule: each way counts its entry's uses; of equal counts the one used longest ago leaves, as in the exact form.
 
+    An entry whose rows are fetched again, after its time to live or by a second process, keeps its count, and that is one use more.
+
     A number of 32 bits has to hold both: counts above 65,535, and ages above 65,535 ticks, count as that.
     """
 

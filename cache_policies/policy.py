@@ -34,7 +34,11 @@ class Rule(Protocol):
         ...
 
     def on_insert(self, fields: Fields, ways: npt.NDArray[np.int64], ticks: npt.NDArray[np.uint32]) -> None:
-        """Note that these ways hold new entries."""
+        """Note that these ways hold new entries. There is at least one, as for `on_hit`.
+
+        The fields are still those of the entries that left for them by `victim`, and zeros where none did. An entry whose rows are
+        fetched again, after its time to live or by a second process, is no new one: that counts as a hit.
+        """
         ...
 
     def victim(self, fields: Fields, tick: int) -> npt.NDArray[np.uint32]:

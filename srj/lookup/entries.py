@@ -110,10 +110,20 @@ class Entries:
         self.header[At.ENTRIES] -= ways.size
         self.header[At.NEGATIVES] -= np.count_nonzero(counts == 0)
 
-    def evict(self, ways: I64) -> None:
-        """Release entries that could have stayed, had there been room."""
-        self.header[At.EVICTIONS] += ways.size
+    def drop(self, ways: I64) -> None:
+        """Release entries whose ways stay empty: the rule shall not take what comes there next for one that made them leave."""
         self.release(ways)
+        self.forget_use(ways)
+
+    def forget_use(self, ways: I64) -> None:
+        """Let the rule know nothing of the entries at these ways."""
+        for field in self.fields.values():
+            field[ways] = 0
+
+    def evict(self, ways: I64) -> None:
+        """Drop entries that could have stayed, had there been room."""
+        self.header[At.EVICTIONS] += ways.size
+        self.drop(ways)
 
     def ways_of(self, numbers: I64) -> I64:
         """The ways of the entries that the views of these numbers belong to."""
