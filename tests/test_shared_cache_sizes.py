@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import resource
 import warnings
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.keys import Keys
@@ -117,6 +119,21 @@ def test_an_own_cache_for_each_worker_on_request(tmp_path: Path, monkeypatch: py
         engine = scripted_engine(Scripted({}), shared_as="one", cache=Cache(size="1 MB", shared=shares))
         assert (tmp_path / "srj" / "one").exists() == shares
         engine.close()
+
+
+def test_caches_that_differ_in_an_option_are_no_one_s_together() -> None:
+    """A worker that has the shared engine must not give it to ``Cache(shared=False)``."""
+    options: list[dict[str, Any]] = [
+        {}, {"size": "2 MB"}, {"ttl": "2 min"}, {"missing_ttl": "2 min"}, {"policy": "sieve"}, {"shared": False},
+    ]  # fmt: skip
+    assert {name for some in options for name in some} == {one.name for one in fields(Cache) if one.init}
+    prints = set()
+    for some in options:
+        cache = Cache(**{"size": "1 MB", "ttl": "1 min", "missing_ttl": "1 min", **some})
+        engine = scripted_engine(Scripted({}), cache=cache)
+        prints.add(engine.spec.fingerprint(cloudpickle.dumps(cache.chosen)))
+        engine.close()
+    assert len(prints) == len(options)
 
 
 def test_more_memory_than_there_is_gives_a_smaller_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
