@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SET = 8  # ways that share a hand
 _UNUSED = np.uint32(0x80000000)
-_NEWEST = np.uint32(0x7FFFFFFF)
+_OLDEST = np.uint32(0x7FFFFFFF)
 
 
 class ClockCache(PolicyCache):
@@ -97,7 +97,7 @@ class Circle:
 
     def victim(self, fields: Fields, tick: int) -> npt.NDArray[np.uint32]:
         """Clear bits first, then ticks since the hand passed."""
-        age = np.minimum(np.uint32(tick & 0xFFFFFFFF) - fields["passed"], _NEWEST)
+        age = np.minimum(np.uint32(tick & 0xFFFFFFFF) - fields["passed"], _OLDEST)
         order: npt.NDArray[np.uint32] = np.where(fields["bit"] == 0, age | _UNUSED, age)
         return order
 

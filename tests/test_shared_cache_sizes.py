@@ -107,6 +107,7 @@ def test_little_address_space_makes_a_smaller_cache_and_no_failure(tmp_path: Pat
     """As under `spark.executor.pyspark.memory`, in megabytes beside what the libraries have taken already."""
     for spare in (300, 200, 160):
         folder = tmp_path / str(spare)
+        folder.mkdir()
         with process(join_within, folder, spare * 2**20, shares) as child:
             child.join()
             assert child.exitcode == 0
@@ -119,6 +120,15 @@ def test_an_own_cache_for_each_worker_on_request(tmp_path: Path, monkeypatch: py
         engine = scripted_engine(Scripted({}), shared_as="one", cache=Cache(size="1 MB", shared=shares))
         assert (tmp_path / "srj" / "one").exists() == shares
         engine.close()
+
+
+def test_a_worker_that_starts_after_spark_s_end_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark has removed its folder by then."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "removed"))
+    with pytest.warns(UserWarning, match="each worker has one of its own"):
+        engine = scripted_engine(Scripted({}), shared_as="one", cache="1 MB")
+    engine.close()
+    assert not list(tmp_path.iterdir())
 
 
 def test_caches_that_differ_in_an_option_are_no_one_s_together() -> None:
