@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import cachetools
 import numpy as np
 
+from srj.cache_policies.ages import ages
 from srj.cache_policies.policy import Policy
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Uses:
     def victim(self, fields: Fields, tick: int) -> npt.NDArray[np.uint32]:
         """Few uses first, then ticks since the last one."""
         rarity = _MOST - np.minimum(fields["uses"], _MOST)
-        age = np.minimum(np.uint32(tick & 0xFFFFFFFF) - fields["last_use"], _MOST)
+        age = np.minimum(ages(tick, fields["last_use"]), _MOST)
         order: npt.NDArray[np.uint32] = (rarity << _HALF) | age
         return order
 

@@ -21,7 +21,8 @@ class Rule(Protocol):
 
     A rule keeps nothing but its fields: it is pickled to Spark's workers, and every process that uses a cache has a copy.
 
-    `tick` is the cache's own count of use: it never falls (modulo 2**32) and rises at least once a batch.
+    `tick` is the cache's own count of use: it rises at least once a batch, modulo 2**32. Where processes
+    share a cache, one that was held up may set it back a little: an age of 2**31 and more means 0.
     """
 
     @property

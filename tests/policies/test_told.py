@@ -52,6 +52,19 @@ def test_an_answer_that_is_out_of_date_as_a_whole_changes_nothing(policy: str) -
     assert known(cache, [1, 2, 3, 9]) == [1, 2, 3, 9]
 
 
+@pytest.mark.parametrize("policy", [name for name in RULES if name != "random"])
+def test_what_was_used_after_the_tick_fell_back_is_new(policy: str) -> None:
+    """A process that was held up between reading and writing the tick writes an old one."""
+    cache = made(policy)
+    for number in range(16):
+        store(cache, [number], 0.0)
+    orders = cache._entries.rule.victim(cache._entries.fields, 10)
+    newest = field(cache, next(name for name in cache._entries.fields if name in {"last_use", "entered", "passed"}), [15])
+    assert newest[0] > 10
+    ways = cache._entries.placement.find(cache.encode(Keys((pa.array([15, 0]),)))).ways
+    assert orders[ways[0]] < orders[ways[1]]
+
+
 def test_no_rule_is_told_of_nothing() -> None:
     """A rule of a user's own may look at the last tick."""
     told = []
