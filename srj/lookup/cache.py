@@ -98,7 +98,7 @@ class ColumnarCache:
         self._expiry = Expiry(ttl, missing_ttl)
         self._steps: npt.NDArray[np.uint32] = np.zeros(0, np.uint32)
         self._block = Block(contents, geometry, memory)
-        self._entries = Entries(contents, self._block)
+        self._entries = Entries(contents, self._block, self._expiry)
         self._header = self._block.header
         if self._block.is_new:
             self._entries.begin()
