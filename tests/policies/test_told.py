@@ -65,24 +65,6 @@ def test_what_was_used_after_the_tick_fell_back_is_new(policy: str) -> None:
     assert orders[ways[0]] < orders[ways[1]]
 
 
-def test_where_bytes_run_out_expired_entries_leave_first_and_are_not_counted() -> None:
-    """The expired ones were used last, so LRU alone would take the living ones."""
-    cache = made("lru", size_rows=None, size_bytes=400_000, ttl=10.0, widths=[8, 200])
-    for first in range(0, 1200, 100):
-        numbers = list(range(first, first + 100))
-        rows = pa.record_batch({"name": [str(number) * 60 for number in numbers]})
-        late = 5.0 if first < 600 else 0.0
-        cache.insert(Keys((pa.array(numbers),)), np.ones(100, np.int32), rows, late)
-    living = known(cache, list(range(600)), 5.0)
-    known(cache, list(range(600, 1200)), 5.0)
-    before = cache.stats().evictions
-    known(cache, [5000], 11.0)
-    rows = pa.record_batch({"name": [str(number) * 60 for number in range(2000, 2200)]})
-    cache.insert(Keys((pa.array(range(2000, 2200)),)), np.ones(200, np.int32), rows, 11.0)
-    assert cache.stats().evictions - before < 10
-    assert len(known(cache, living, 11.0)) > len(living) - 10
-
-
 def test_no_rule_is_told_of_nothing() -> None:
     """A rule of a user's own may look at the last tick."""
     told = []
