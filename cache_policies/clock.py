@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from srj.cache_policies.ages import ages
 from srj.cache_policies.bookkeeping import PolicyCache
 from srj.cache_policies.policy import Policy
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 _SET = 8  # ways that share a hand
 _UNUSED = np.uint32(0x80000000)
-_NEWEST = np.uint32(0x7FFFFFFF)
 
 
 class ClockCache(PolicyCache):
@@ -82,11 +82,11 @@ class Circle:
         """Move the hand to where the entry before stood."""
         passed, bits = fields["passed"].reshape(-1, _SET), fields["bit"].reshape(-1, _SET)
         sets = ways // _SET
-        now = ticks[-1:] if ticks.size else ticks
-        age = now - passed[sets]
+        now = ticks[-1:]
+        age = ages(int(now[0]), passed[sets])
         # All bits of a set are set where even the victim's is: the hand went around once.
         around = fields["bit"][ways] != 0
-        swept = (bits[sets] != 0) & ((age > (now - fields["passed"][ways])[:, None]) | around[:, None])
+        swept = (bits[sets] != 0) & ((age > ages(int(now[0]), fields["passed"][ways])[:, None]) | around[:, None])
         rows, columns = np.nonzero(swept)
         moved = sets[rows] * _SET + columns
         fields["bit"][moved] = 0
@@ -97,7 +97,7 @@ class Circle:
 
     def victim(self, fields: Fields, tick: int) -> npt.NDArray[np.uint32]:
         """Clear bits first, then ticks since the hand passed."""
-        age = np.minimum(np.uint32(tick & 0xFFFFFFFF) - fields["passed"], _NEWEST)
+        age = ages(tick, fields["passed"])
         order: npt.NDArray[np.uint32] = np.where(fields["bit"] == 0, age | _UNUSED, age)
         return order
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import cachetools
 import numpy as np
 
+from srj.cache_policies.ages import ages
 from srj.cache_policies.policy import Policy
 
 if TYPE_CHECKING:
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class Entered:
-    """The vectorised rule: each way keeps the tick at which its entry came in."""
+    """The vectorised rule: each way keeps the tick at which its entry came in.
+
+    An entry whose rows are fetched again keeps its place; cachetools would put it last.
+    """
 
     @property
     def fields(self) -> Mapping[str, np.dtype[Any]]:
@@ -34,8 +38,7 @@ class Entered:
 
     def victim(self, fields: Fields, tick: int) -> npt.NDArray[np.uint32]:
         """Ticks since it came in; the subtraction wraps, so the tick may too."""
-        age: npt.NDArray[np.uint32] = np.uint32(tick & 0xFFFFFFFF) - fields["entered"]
-        return age
+        return ages(tick, fields["entered"])
 
 
 FIFO = Policy("fifo", exact=cachetools.FIFOCache, rule=Entered())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import cachetools
 import numpy as np
 
+from srj.cache_policies.ages import ages
 from srj.cache_policies.policy import Policy
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ _HALF = np.uint32(16)
 
 class Uses:
     """The vectorised rule: each way counts its entry's uses; of equal counts the one used longest ago leaves, as in the exact form.
+
+    An entry whose rows are fetched again, after its time to live or by a second process, keeps its count, and that is one use more.
 
     A number of 32 bits has to hold both: counts above 65,535, and ages above 65,535 ticks, count as that.
     """
@@ -44,7 +47,7 @@ class Uses:
     def victim(self, fields: Fields, tick: int) -> npt.NDArray[np.uint32]:
         """Few uses first, then ticks since the last one."""
         rarity = _MOST - np.minimum(fields["uses"], _MOST)
-        age = np.minimum(np.uint32(tick & 0xFFFFFFFF) - fields["last_use"], _MOST)
+        age = np.minimum(ages(tick, fields["last_use"]), _MOST)
         order: npt.NDArray[np.uint32] = (rarity << _HALF) | age
         return order
 

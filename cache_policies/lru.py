@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import cachetools
 import numpy as np
 
+from srj.cache_policies.ages import ages
 from srj.cache_policies.policy import Policy
 
 if TYPE_CHECKING:
@@ -35,8 +36,7 @@ class LastUse:
 
     def victim(self, fields: Fields, tick: int) -> npt.NDArray[np.uint32]:
         """Ticks since the last use; the subtraction wraps, so the tick may too."""
-        age: npt.NDArray[np.uint32] = np.uint32(tick & 0xFFFFFFFF) - fields["last_use"]
-        return age
+        return ages(tick, fields["last_use"])
 
 
 LRU = Policy("lru", exact=cachetools.LRUCache, rule=LastUse())

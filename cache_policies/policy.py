@@ -21,7 +21,8 @@ class Rule(Protocol):
 
     A rule keeps nothing but its fields: it is pickled to Spark's workers, and every process that uses a cache has a copy.
 
-    `tick` is the cache's own count of use: it never falls (modulo 2**32) and rises at least once a batch.
+    `tick` is the cache's own count of use: it rises at least once a batch, modulo 2**32. Where processes
+    share a cache, one that was held up may set it back a little: an age of 2**31 and more means 0.
     """
 
     @property
@@ -34,7 +35,11 @@ class Rule(Protocol):
         ...
 
     def on_insert(self, fields: Fields, ways: npt.NDArray[np.int64], ticks: npt.NDArray[np.uint32]) -> None:
-        """Note that these ways hold new entries."""
+        """Note that these ways hold new entries. There is at least one, as for `on_hit`.
+
+        The fields are still those of the entries that left for them by `victim`, and zeros where none did. An entry whose rows are
+        fetched again, after its time to live or by a second process, is no new one: that counts as a hit.
+        """
         ...
 
     def victim(self, fields: Fields, tick: int) -> npt.NDArray[np.uint32]:

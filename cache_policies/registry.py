@@ -39,13 +39,13 @@ def register(policy: Policy) -> Policy:
     """Make a policy known by its name, in this process.
 
     Args:
-        policy: with a name that no other policy has; to register an equal one again changes nothing.
+        policy: with a name that none of the package's has; a policy of the user's own of this name is replaced.
 
     Returns:
         The policy.
 
     Raises:
-        RequestError: another policy has this name.
+        RequestError: one of the package's policies has this name.
 
     Example:
         A policy that gives up the newest entry, exact and as a rule for the columnar cache:
@@ -64,7 +64,7 @@ def register(policy: Policy) -> Policy:
         >>> simulate(np.array([1, 2, 3, 1, 2, 3]), 2, "newest").misses
         5
     """
-    if _policies.get(policy.name, policy) != policy:
+    if any(own.name == policy.name and own != policy for own in _OWN):
         raise RequestError(f"expected a policy with a name of its own, got another {policy.name!r}; choose a different name")
     _policies[policy.name] = policy
     return policy

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from srj.cache_policies.ages import ages
 from srj.cache_policies.bookkeeping import PolicyCache
 from srj.cache_policies.policy import Policy
 
@@ -98,7 +99,7 @@ class Sieve:
         entered, bits, passed = (fields[name].reshape(-1, _SET) for name in ("entered", "bit", "passed"))
         sets = ways // _SET
         now = ticks[-1:]
-        older = now - entered[sets] > (now - fields["entered"][ways])[:, None]
+        older = ages(int(now[0]), entered[sets]) > ages(int(now[0]), fields["entered"][ways])[:, None]
         was_used, was_passed = fields["bit"][ways][:, None] != 0, fields["passed"][ways][:, None] != 0
         ahead = passed[sets] == 0
         # An entry behind the hand leaves after the hand has come to the newest and begun again.
@@ -115,7 +116,7 @@ class Sieve:
 
     def victim(self, fields: Fields, tick: int) -> npt.NDArray[np.uint32]:
         """Clear bits first, then what is ahead of the hand, then ticks since it came in."""
-        order: npt.NDArray[np.uint32] = np.minimum(np.uint32(tick & 0xFFFFFFFF) - fields["entered"], _OLDEST)
+        order: npt.NDArray[np.uint32] = np.minimum(ages(tick, fields["entered"]), _OLDEST)
         order += np.where(fields["passed"] == 0, _AHEAD, np.uint32(0))
         order += np.where(fields["bit"] == 0, _UNUSED, np.uint32(0))
         return order

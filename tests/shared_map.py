@@ -33,6 +33,7 @@ def over(memory: Any) -> ColumnarCache:
 
 def opened(folder: Path, name: str = "one") -> MapFile | None:
     """The map in this folder, made if need be."""
+    folder.mkdir(exist_ok=True)
     return open_map(folder / "srj", name, block_bytes([pa.int64()], SCHEMA, **SIZE), over)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import resource
 import warnings
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.keys import Keys
@@ -105,6 +107,7 @@ def test_little_address_space_makes_a_smaller_cache_and_no_failure(tmp_path: Pat
     """As under `spark.executor.pyspark.memory`, in megabytes beside what the libraries have taken already."""
     for spare in (300, 200, 160):
         folder = tmp_path / str(spare)
+        folder.mkdir()
         with process(join_within, folder, spare * 2**20, shares) as child:
             child.join()
             assert child.exitcode == 0
@@ -117,6 +120,30 @@ def test_an_own_cache_for_each_worker_on_request(tmp_path: Path, monkeypatch: py
         engine = scripted_engine(Scripted({}), shared_as="one", cache=Cache(size="1 MB", shared=shares))
         assert (tmp_path / "srj" / "one").exists() == shares
         engine.close()
+
+
+def test_a_worker_that_starts_after_spark_s_end_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark has removed its folder by then."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "removed"))
+    with pytest.warns(UserWarning, match="each worker has one of its own"):
+        engine = scripted_engine(Scripted({}), shared_as="one", cache="1 MB")
+    engine.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_caches_that_differ_in_an_option_are_no_one_s_together() -> None:
+    """A worker that has the shared engine must not give it to ``Cache(shared=False)``."""
+    options: list[dict[str, Any]] = [
+        {}, {"size": "2 MB"}, {"ttl": "2 min"}, {"missing_ttl": "2 min"}, {"policy": "sieve"}, {"shared": False},
+    ]  # fmt: skip
+    assert {name for some in options for name in some} == {one.name for one in fields(Cache) if one.init}
+    prints = set()
+    for some in options:
+        cache = Cache(**{"size": "1 MB", "ttl": "1 min", "missing_ttl": "1 min", **some})
+        engine = scripted_engine(Scripted({}), cache=cache)
+        prints.add(engine.spec.fingerprint(cloudpickle.dumps(cache.chosen)))
+        engine.close()
+    assert len(prints) == len(options)
 
 
 def test_more_memory_than_there_is_gives_a_smaller_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,7 @@ class ColumnarCache:
         self._expiry = Expiry(ttl, missing_ttl)
         self._steps: npt.NDArray[np.uint32] = np.zeros(0, np.uint32)
         self._block = Block(contents, geometry, memory)
-        self._entries = Entries(contents, self._block)
+        self._entries = Entries(contents, self._block, self._expiry)
         self._header = self._block.header
         if self._block.is_new:
             self._entries.begin()
@@ -148,7 +148,9 @@ class ColumnarCache:
             # Who asked did not know yet how large rows are, which another process has stored: the others are asked of the database.
             hit[np.flatnonzero(hit)[self.most_hits :]] = False
             ways, all_hit = ways[: self.most_hits], False
-        entries.rule.on_hit(entries.fields, ways, self._ticks(ways.size))
+        ticks = self._ticks(ways.size)
+        if ways.size:
+            entries.rule.on_hit(entries.fields, ways, ticks)
         if self._unique and not self._header[At.NEGATIVES]:
             return Found(hit, hit.astype(np.int32), entries.columns.gather(ways))
         held = entries.counts_of(ways)
@@ -246,7 +248,7 @@ class ColumnarCache:
         """Forget what was known of keys whose answers can't be kept: it is out of date."""
         self._header[At.REFUSED] += len(keys)
         known, ways, stamps = self._entries.placement.find(self.encode(keys))
-        self._entries.release(ways[known & (stamps >> 1 <= stamp >> 1)])
+        self._entries.drop(ways[known & (stamps >> 1 <= stamp >> 1)])
 
     def _portions(self, counts: I32, weights: I64) -> Iterator[tuple[int, int]]:
         """Parts of a batch, each small enough that room for it can be made in the heap and among the pages."""
@@ -279,7 +281,8 @@ class ColumnarCache:
         ways[~known] = -1
         outdated = known & (stamps >> 1 > stamp >> 1)
         if outdated.any():
-            self._insert(*_subset(keys, counts, rows, ~outdated), stamp)
+            if not outdated.all():
+                self._insert(*_subset(keys, counts, rows, ~outdated), stamp)
             return
         leaving = self._find_places(encoded.hashes, ways)
         entries.release(leaving)
@@ -287,12 +290,23 @@ class ColumnarCache:
         if not placed.all():
             self._header[At.REFUSED] += np.count_nonzero(~placed)
             keys, counts, rows = _subset(keys, counts, rows, placed)
-            ways = ways[placed]
+            ways, known = ways[placed], known[placed]
             encoded = self.encode(keys)
             views = [views_of(column) if is_varying(column.type) else None for column in rows.columns]
         stored_at = entries.write(ways, encoded, stamp | (counts == 0).astype(np.int64), counts)
         entries.store(stored_at, rows, views)
-        entries.rule.on_insert(entries.fields, ways, self._ticks(ways.size))
+        self._note(ways, known)
+
+    def _note(self, ways: I64, known: npt.NDArray[np.bool_]) -> None:
+        """Tell the rule of what was stored: what was there already was used, for nothing left for it."""
+        rule, fields, ticks = self._entries.rule, self._entries.fields, self._ticks(ways.size)
+        if not known.any():
+            if ways.size:
+                rule.on_insert(fields, ways, ticks)
+            return
+        rule.on_hit(fields, ways[known], ticks[known])
+        if not known.all():
+            rule.on_insert(fields, ways[~known], ticks[~known])
 
     def _find_places(self, hashes: U64, ways: I64) -> I64:
         """Give each key without a way (-1) one, in place, unless the batch's other keys leave none.
@@ -311,7 +325,10 @@ class ColumnarCache:
         ways[absent] = places.ways
         placement.taken[ways[ways >= 0]] = 0
         victims = places.ways[(places.ways >= 0) & ~places.was_empty]
-        self._header[At.EVICTIONS] += np.count_nonzero(self._expiry.alive(placement.stamps[victims], latest))
+        alive = self._expiry.alive(placement.stamps[victims], latest)
+        self._header[At.EVICTIONS] += np.count_nonzero(alive)
+        if not alive.all():
+            entries.forget_use(victims[~alive])  # they left by their time, not by the rule
         return np.concatenate([present, victims])
 
 

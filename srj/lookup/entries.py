@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from srj.lookup.expiry import Expiry
+
     U64 = npt.NDArray[np.uint64]
     I64 = npt.NDArray[np.int64]
     I32 = npt.NDArray[np.int32]
@@ -33,7 +35,8 @@ class Entries:
         rule, fields: the policy's rule and its fields, one value a way.
     """
 
-    def __init__(self, contents: Contents, block: Block) -> None:
+    def __init__(self, contents: Contents, block: Block, expiry: Expiry) -> None:
+        self._expiry = expiry
         self.rule = contents.rule
         self.header = block.header
         # The heap knows views by numbers: those of the key columns at each way, then those of the columns at each row.
@@ -110,10 +113,24 @@ class Entries:
         self.header[At.ENTRIES] -= ways.size
         self.header[At.NEGATIVES] -= np.count_nonzero(counts == 0)
 
-    def evict(self, ways: I64) -> None:
-        """Release entries that could have stayed, had there been room."""
-        self.header[At.EVICTIONS] += ways.size
+    def drop(self, ways: I64) -> None:
+        """Release entries whose ways stay empty: the rule shall not take what comes there next for one that made them leave."""
         self.release(ways)
+        self.forget_use(ways)
+
+    def forget_use(self, ways: I64) -> None:
+        """Let the rule know nothing of the entries at these ways."""
+        for field in self.fields.values():
+            field[ways] = 0
+
+    def alive(self, ways: I64) -> npt.NDArray[np.bool_]:
+        """Whether each of these entries may be used still."""
+        return self._expiry.alive(self.placement.stamps[ways], int(self.header[At.LATEST]))
+
+    def evict(self, ways: I64) -> None:
+        """Drop entries for want of room; those that have expired don't count."""
+        self.header[At.EVICTIONS] += np.count_nonzero(self.alive(ways))
+        self.drop(ways)
 
     def ways_of(self, numbers: I64) -> I64:
         """The ways of the entries that the views of these numbers belong to."""

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 WAYS = 8
 MAGIC = int.from_bytes(b"srjcache", "little")
-VERSION = 4
+VERSION = 5
 _HEADER_WORDS = 512
-POPULATE_WRITE = 23  # Linux's MADVPOPULATE_WRITE, which Python has no name for
+POPULATE_WRITE = 23  # Linux's MADV_POPULATE_WRITE, which Python has no name for
 _ALIGNMENT = 64
 _PADDING = 16  # bytes behind the heap, so that its last bytes can be loaded as a word
 _WIDEST_ROW = 1000  # bytes a value for which a size in rows makes room
@@ -67,6 +67,7 @@ class At(IntEnum):
     FILLS = 16  # segments whose filling has begun
     PAGE_HAND = 17  # where the search for pages to free goes on
     HEAVIEST = 18  # the most bytes outside the views that a key's rows have taken so far
+    TURNS = 19  # how often somebody has let go of the lock that he held alone
 
 
 class Geometry(NamedTuple):

@@ -67,7 +67,7 @@ def open_map(folder: Path, name: str, nbytes: int, prepare: Callable[[mmap.mmap]
     """The map of this name, made first if it is not there.
 
     Args:
-        folder: made if need be, for this user alone.
+        folder: made if need be, for this user alone; what it stands in must be there.
         name: a map of the same name holds the same.
         nbytes: the size of a new one; one that is there keeps its own.
         prepare: given the zeros of a new map before anybody else sees it.
@@ -79,7 +79,7 @@ def open_map(folder: Path, name: str, nbytes: int, prepare: Callable[[mmap.mmap]
         return None
     path = folder / name
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)  # not its parents: Spark, when it stops, removes them for good
         _check_own(folder, folder.lstat())
         found = _open(path)
         if found is None:

@@ -12,14 +12,21 @@ try:
 except ImportError:  # Windows: nobody makes one there
     fcntl = None  # type: ignore[assignment]
 
+import numpy as np
+
+from srj.lookup.layout import At
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import numpy.typing as npt
 
     from srj.lookup.map_file import MapFile
 
 LOCKS = (".lock", ".turn")  # beside each map
 _SHORTEST, _LONGEST = 50e-6, 1e-3  # seconds between two tries
-_SUSPENDED_SECONDS = 1.0  # after a lock could not be had, others wait for it no longer
+_SUSPENDED_SECONDS = 1.0  # after a lock could not be had, others wait for it no longer, until its holder lets go
+_LONGEST_WAIT = 5.0  # seconds altogether, while others take their turns
 
 
 class MapLock:
@@ -32,13 +39,15 @@ class MapLock:
 
     Args:
         map_file: whose lock it is.
-        patience: seconds to wait for whoever holds it: a stopped process must not hang the others.
+        patience: seconds to wait while nobody who holds it alone lets go: a stopped process must not hang the others.
     """
 
     def __init__(self, map_file: MapFile, patience: float = 0.25) -> None:
         self._paths = [map_file.path.with_name(map_file.path.name + suffix) for suffix in LOCKS]
         self._patience = patience
+        self._turns = np.frombuffer(map_file.memory, np.int64, 1, At.TURNS * 8)
         self._suspended_until = float("-inf")
+        self._suspended_at = 0
         self._pid = 0
         self._descriptors: list[int] = []
 
@@ -64,15 +73,18 @@ class MapLock:
     @contextmanager
     def _held(self, how: int) -> Iterator[bool]:
         lock, turnstile = self._open()
-        now = time.monotonic()
-        until = now if now < self._suspended_until else now + self._patience
+        suspended = time.monotonic() < self._suspended_until and self._suspended_at == self._turns[0]
+        wait = _Wait(0.0 if suspended else self._patience, self._turns)
+        held = False
         try:
-            held = acquire(turnstile, how, until) and acquire(lock, how, until)
+            held = wait.acquire(turnstile, how) and wait.acquire(lock, how)
             fcntl.flock(turnstile, fcntl.LOCK_UN)
-            if not held and now >= self._suspended_until:
-                self._suspended_until = time.monotonic() + _SUSPENDED_SECONDS
+            if not held and not suspended:
+                self._suspended_until, self._suspended_at = time.monotonic() + _SUSPENDED_SECONDS, int(self._turns[0])
             yield held
         finally:
+            if held and how == fcntl.LOCK_EX:
+                self._turns[0] += 1
             # Both, for an exception may have come before the turnstile was let go; the other way it does nothing.
             for descriptor in (lock, turnstile):
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -83,6 +95,26 @@ class MapLock:
             self._descriptors = [os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600) for path in self._paths]
             self._pid = os.getpid()
         return self._descriptors
+
+
+class _Wait:
+    """A wait for both locks that goes on while others take their turns: many workers on few cores are slow, not stopped."""
+
+    def __init__(self, patience: float, turns: npt.NDArray[np.int64]) -> None:
+        self._turns = turns
+        self._seen = int(turns[0])
+        self._patience = patience
+        self._until = time.monotonic() + patience
+        self._end = time.monotonic() + max(patience, _LONGEST_WAIT)
+
+    def acquire(self, descriptor: int, how: int) -> bool:
+        """Lock an open file; whether that was possible in time."""
+        while not acquire(descriptor, how, min(self._until, self._end)):
+            seen = int(self._turns[0])
+            if seen == self._seen or not self._patience or time.monotonic() >= self._end:
+                return False
+            self._seen, self._until = seen, time.monotonic() + self._patience
+        return True
 
 
 def acquire(descriptor: int, how: int, until: float) -> bool:

@@ -29,7 +29,7 @@ _EVERY_BYTE = np.uint64(0x0101010101010101)
 _LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _SECOND_HASH = np.uint64(0x9E3779B97F4A7C15)
-_IS_EXPIRED, _IS_TAKEN = np.int64(2**33), np.int64(-1)
+IS_EXPIRED, _IS_TAKEN = np.int64(2**33), np.int64(-1)
 
 
 class Probe(NamedTuple):
@@ -268,7 +268,7 @@ class Placement:
             expired = stamps < alive_from[1]
             expired &= (stamps & 1).astype(np.bool_)
             expired |= stamps < alive_from[0]
-            scores[expired] = _IS_EXPIRED
+            scores[expired] = IS_EXPIRED
         taken = self.taken.reshape(-1, WAYS).take(sets, axis=0, mode="clip").view(np.bool_)
         if taken.any():
             scores[taken] = _IS_TAKEN

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from srj.lookup.layout import At
+from srj.lookup.placement import IS_EXPIRED
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from srj.lookup.entries import Entries
 
     I64 = npt.NDArray[np.int64]
-    U32 = npt.NDArray[np.uint32]
 
 _STAYING = 0.75  # share of the reclaimed segments' bytes that may stay alive: each byte gained costs at most three moved ones
 _LEAST_GAIN = 0.1  # of a segment; less was lost where values did not fit into what was left of a segment
@@ -86,10 +86,11 @@ def make_page_room(entries: Entries, wanted: int) -> None:
         share = min(2 * share, 1.0)
 
 
-def _order(entries: Entries, ways: I64) -> U32:
-    """How soon the policy lets each entry go."""
+def _order(entries: Entries, ways: I64) -> I64:
+    """How soon the policy lets each entry go; expired ones before all others."""
     fields = {name: field[ways] for name, field in entries.fields.items()}
-    order: U32 = entries.rule.victim(fields, int(entries.header[At.TICK]))
+    order: I64 = entries.rule.victim(fields, int(entries.header[At.TICK])).astype(np.int64)
+    order[~entries.alive(ways)] = IS_EXPIRED
     return order
 
 

@@ -83,6 +83,8 @@ def test_a_policy_of_ones_own_is_found_by_its_name_and_no_other_may_take_it() ->
     """Registered twice it is still the same."""
     own = Policy("own-of-the-tests", exact=cachetools.FIFOCache, rule=FIFO.rule)
     assert register(own) is register(own) is by_name("own-of-the-tests")
+    again = register(Policy("own-of-the-tests", exact=cachetools.FIFOCache, rule=type(FIFO.rule)()))
+    assert by_name("own-of-the-tests") is again is not own, "a notebook's cell that is run twice"
     keys = sequence("zipf")[:3000]
     assert simulate(keys, 50, "own-of-the-tests") == simulate(keys, 50, "fifo")
     with pytest.raises(RequestError, match="a name of its own"):
