@@ -142,7 +142,7 @@ def test_no_room_for_the_file_leaves_nothing_behind(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
 def test_a_full_file_system_leaves_nothing_behind(tmp_path: Path) -> None:
-    """In memory or on a disk, it is found out at once and not by a signal later."""
+    """A full tmpfs is found out at once and not by a signal later."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=500k", "tmpfs", str(tmp_path)], check=True)
     try:
         with pytest.warns(UserWarning, match="No space left on device; each worker has one of its own"):
