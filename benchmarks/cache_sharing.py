@@ -3,8 +3,8 @@
 Three writers, one after another in rounds, under the same load, each storing 1,000 keys and then pausing: in the readers' map with
 the turnstile and without it, and in a map of its own, where it only competes with them for the processor. Run it as
 ``python benchmarks/cache_sharing.py``; it takes about two minutes, and exits with 1 when a bar is missed. With the turnstile
-the 99th percentiles of the writer's wait for the lock and of its whole inserts have to be lower than without it, and whole inserts at
-most five times those of the writer in a map of its own; nobody may do without the cache, and no reader may be kept out.
+the 99th percentiles of the writer's wait for the lock and of its whole inserts have to be lower than without it, and whole inserts
+at most five times those of the writer in a map of its own; nobody may do without the cache, and no reader may be kept out.
 
 The wait for the lock alone is no measure against a map of one's own: nobody else locks that, so it is some 0.03 ms, while what that
 writer waits for, the processor, is in its whole inserts. The ratio is printed all the same: it misses five, by far.
