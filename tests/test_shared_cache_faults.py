@@ -118,7 +118,7 @@ class Worker:
 
 
 def trouble(worker: Worker, what: str, before: float, pause: float) -> bool:
-    """Kill a worker while it works on its task, or stop it for a while; whether it still was there."""
+    """Kill a worker, as a rule while it works on its task, or stop it for a while; whether it still was there."""
     time.sleep(before)
     child = worker.child
     try:
