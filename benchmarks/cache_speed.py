@@ -7,6 +7,8 @@ A million entries, batches of 10,000 keys that are all hits, medians of seven tu
 from __future__ import annotations
 
 import sys
+import tempfile
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,9 @@ import pyarrow as pa
 
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.keys import Keys
+from srj.lookup.layout import block_bytes
+from srj.lookup.map_file import open_map
+from srj.lookup.shared_cache import SharedCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,8 +82,26 @@ def compare(title: str, ours: Work, *theirs: Work, bar: float | None = None) -> 
     return is_reached
 
 
+def shared_cache(folder: Path, keys: Keys) -> SharedCache:
+    """The executor's cache, in a map and behind its lock, that knows all keys."""
+    types, size = [column.type for column in keys.columns], {"size_bytes": None, "size_rows": 2 * ENTRIES, "unique": True}
+
+    def over(memory: Any) -> ColumnarCache:
+        return ColumnarCache(types, NOTHING, ttl=600.0, missing_ttl=60.0, memory=memory, **size)
+
+    map_file = open_map(folder, "one", block_bytes(types, NOTHING, **size), over)
+    if map_file is None:
+        raise OSError(f"expected room for a cache in {folder}, got none")
+    cache = SharedCache(over(map_file.memory), map_file)
+    for start in range(0, ENTRIES, BATCH):
+        cache.insert(keys.slice(start, BATCH), np.ones(BATCH, np.int32), rows_of(np.arange(BATCH)).select([]), started=0.0)
+    if cache.stats().entries != ENTRIES:
+        raise AssertionError("every key has to be in the cache")
+    return cache
+
+
 def compare_probe(title: str, keys: Keys, picks: Sequence[np.ndarray], *rivals: tuple[float, list[Rival]]) -> bool:
-    """Probe and touch, without columns, against lookups one by one in the fastest form that Python has for them.
+    """Probe and touch the shared cache, without columns, against lookups one by one in the fastest form that Python has for them.
 
     Args:
         title: what the line begins with.
@@ -86,7 +109,13 @@ def compare_probe(title: str, keys: Keys, picks: Sequence[np.ndarray], *rivals: 
         picks: positions of the keys of each batch.
         rivals: bars, each with the caches of whose faster one the time is at least that many times ours.
     """
-    cache, _ = filled(NOTHING, keys)
+    with tempfile.TemporaryDirectory() as folder:
+        return _compare_probe(shared_cache(Path(folder) / "srj", keys), title, keys, picks, *rivals)
+
+
+def _compare_probe(
+    cache: SharedCache, title: str, keys: Keys, picks: Sequence[np.ndarray], *rivals: tuple[float, list[Rival]]
+) -> bool:
     batches = [keys.take(pick) for pick in picks]
     # Every key is an object of its own, as those of a stream are.
     values = [batch.values() for batch in batches]

@@ -20,7 +20,7 @@ CAPACITIES = {
     "loop": (300, 500, 1201),
     "shifting": (300, 600, 1200),
     "flights": (400, 800, 1600),
-    "movielens": (300, 700, 1201),
+    "movielens": (300, 500, 800),
 }
 # Extra misses as a share of all references, at most.
 BARS = {"lru": 0.005, "fifo": 0.005, "clock": 0.01, "sieve": 0.01, "lfu": 0.01}

@@ -505,27 +505,31 @@ def extra_misses(trace: np.ndarray, capacity: int, warm: int, batch: int = 1000)
     return (misses - exact_misses) / (trace.size - warm)
 
 
-@pytest.mark.parametrize("share", [0.2, 0.6])
-def test_on_a_zipf_trace_it_misses_hardly_more_than_exact_lru(share: float) -> None:
-    """Two sets of eight ways: at most half a percent of the accesses."""
+@pytest.mark.parametrize(("share", "most"), [(0.2, 0.0012), (0.6, 0.0045)])
+def test_on_a_zipf_trace_it_misses_hardly_more_than_exact_lru(share: float, most: float) -> None:
+    """The design's bars for two sets of eight ways; below 0, for in a batch of 1,000 a key's second reference always hits."""
     trace = zipf(np.random.default_rng(3), 300_000, 20_000)
-    assert extra_misses(trace, int(share * 20_000), 100_000) <= 0.006
+    assert extra_misses(trace, int(share * 20_000), 100_000) <= most
 
 
-@pytest.mark.parametrize(("slack", "most"), [(1.0, 0.13), (1.1, 0.015), (1.25, 0.004)])
+@pytest.mark.parametrize(("slack", "most"), [(1.0, 0.115), (1.1, 0.0115), (1.25, 0.0028)])
 def test_on_a_loop_the_capacity_needs_a_slack_of_fifteen_percent(slack: float, most: float) -> None:
-    """As far as the design's table for two sets of eight goes."""
+    """The design's bars."""
     keys = 20_000
     trace = np.tile(np.random.default_rng(4).permutation(keys), 12)
     assert extra_misses(trace, int(slack * keys), 4 * keys) <= most
 
 
-@pytest.mark.parametrize(("slack", "most"), [(1.0, 0.02), (1.2, 0.002), (1.5, 0.0005)])
-def test_on_a_moving_interval_it_misses_hardly_more_than_exact_lru(slack: float, most: float) -> None:
-    """Keys uniform over an interval that moves by one key every hundred accesses."""
+@pytest.mark.parametrize(("slack", "most"), [(1.0, 0.020), (1.2, 0.0015), (1.5, 0.00005)])
+def test_on_moving_intervals_it_misses_hardly_more_than_exact_lru(slack: float, most: float) -> None:
+    """Keys uniform over an interval that moves by one key every hundred accesses, mean of four such traces.
+
+    The design's bars. At 1.2 they are just met: the mean of eight traces is 0.00146, the highest 0.00163.
+    """
     width, count = 10_000, 300_000
-    trace = np.arange(count) // 100 + np.random.default_rng(5).integers(0, width, count)
-    assert extra_misses(trace, int(slack * width), 100_000) <= most
+    starts = np.arange(count) // 100
+    traces = [starts + np.random.default_rng(seed).integers(0, width, count) for seed in range(5, 9)]
+    assert np.mean([extra_misses(trace, int(slack * width), 100_000) for trace in traces]) <= most
 
 
 def test_rows_so_large_that_they_would_not_fit_into_one_answer_are_misses(monkeypatch: pytest.MonkeyPatch) -> None:

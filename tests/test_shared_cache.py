@@ -8,16 +8,14 @@ import signal
 import stat
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from srj.lookup.entries import Entries
 from srj.lookup.placement import Placement
 from tests.shared_map import PROCESSES, fill, known, opened, process, shared
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def fill_elsewhere(folder: Path, numbers: list[int]) -> None:
@@ -69,6 +67,45 @@ def test_a_worker_killed_while_it_stores_costs_a_cold_cache_and_no_wrong_row(tmp
     fill(cache, numbers)
     assert known(cache, numbers) == numbers
     assert cache.stats().bypasses == 0
+
+
+def stop_in(folder: Path, owner: type, name: str, numbers: list[int]) -> None:
+    """Store keys, and be stopped once while others are being stored."""
+    cache = shared(folder)
+    fill(cache, numbers)
+    real = getattr(owner, name)
+
+    def stop(*arguments: Any, **more: Any) -> Any:
+        setattr(owner, name, real)
+        found = real(*arguments, **more)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return found
+
+    setattr(owner, name, stop)
+    fill(cache, [number + 250 for number in numbers])
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(Placement, "place"), (Placement, "write"), (Entries, "release"), (Entries, "write"), (Entries, "store")],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_a_worker_stopped_while_it_stores_is_done_without_and_ends_its_work_later(tmp_path: Path, owner: type, name: str) -> None:
+    """Others count what they do without the cache; when it goes on, nothing is lost and no row is wrong."""
+    with process(stop_in, tmp_path, owner, name, list(range(500))) as child:
+        until = time.monotonic() + 60
+        while "State:\tT" not in Path(f"/proc/{child.pid}/status").read_text():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        cache = shared(tmp_path, patience=0.1)
+        for _ in range(10):
+            assert known(cache, list(range(750))) == []
+            fill(cache, [1000])
+        assert cache.stats().bypasses == 20
+        os.kill(child.pid, signal.SIGCONT)
+        child.join()
+        assert child.exitcode == 0
+    assert known(shared(tmp_path), list(range(1001))) == list(range(750))
 
 
 def hold(folder: Path, ready: Any) -> None:
@@ -142,7 +179,7 @@ def test_no_room_for_the_file_leaves_nothing_behind(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
 def test_a_full_file_system_leaves_nothing_behind(tmp_path: Path) -> None:
-    """In memory or on a disk, it is found out at once and not by a signal later."""
+    """A full tmpfs is found out at once and not by a signal later."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=500k", "tmpfs", str(tmp_path)], check=True)
     try:
         with pytest.warns(UserWarning, match="No space left on device; each worker has one of its own"):

@@ -49,7 +49,7 @@ def die_at_a_line(folder: Path, module: str, line: int, first: int) -> None:
 
 
 @pytest.mark.parametrize("module", ["heap.py", "entries.py", "reclaim.py"])
-def test_killed_at_any_line_that_moves_or_evicts_it_leaves_no_wrong_value(tmp_path: Path, module: str) -> None:
+def test_killed_at_six_lines_by_chance_of_those_that_move_or_evict_it_leaves_no_wrong_value(tmp_path: Path, module: str) -> None:
     """The heap is full of strings, so that each insert empties segments by moving what lives there."""
     chance = random.Random(module)
     cache = shared(tmp_path)
@@ -58,11 +58,13 @@ def test_killed_at_any_line_that_moves_or_evicts_it_leaves_no_wrong_value(tmp_pa
     for death in range(6):
         fill(cache, numbers)
         assert cache.stats().evictions > 0
-        with process(die_at_a_line, tmp_path, module, chance.randrange(1, 2_000), 100_000 * (death + 1)) as child:
+        first = 100_000 * (death + 1)
+        with process(die_at_a_line, tmp_path, module, chance.randrange(1, 2_000), first) as child:
             child.join(60)
             assert child.exitcode == -signal.SIGKILL
         torn += cache._cache.is_torn
         known(cache, numbers)
+        known(cache, list(range(first, first + 100_000)))
         audit(cache._cache)
     assert torn > 2
     assert cache.stats().bypasses == 0
@@ -116,7 +118,7 @@ class Worker:
 
 
 def trouble(worker: Worker, what: str, before: float, pause: float) -> bool:
-    """Kill a worker while it works on its task, or stop it for a while; whether it still was there."""
+    """Kill a worker, as a rule while it works on its task, or stop it for a while; whether it still was there."""
     time.sleep(before)
     child = worker.child
     try:
