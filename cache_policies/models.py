@@ -138,10 +138,11 @@ class Autoregressive:
     is_stable = False
 
     def __init__(self, constant: float, phi: float, sigma: float, low: int, high: int) -> None:
-        for name, number in (("constant", constant), ("phi", phi)):
-            number_from(name, number, -math.inf, above=True)
-        number_from("sigma", sigma, 0, above=True)
-        whole_number("high", high, whole_number("low", low, -_FARTHEST, _FARTHEST) + 1, _FARTHEST)
+        for name, number, least in (("constant", constant, -math.inf), ("phi", phi, -math.inf), ("sigma", sigma, 0)):
+            if number_from(name, number, least, above=True) == math.inf:
+                raise RequestError(f"expected {name} as a finite number, got {shown(number)}")
+        low = whole_number("low", _as_int(low), -_FARTHEST, _FARTHEST)
+        high = whole_number("high", _as_int(high), low + 1, _FARTHEST)
         self._constant, self._phi, self._sigma = constant, phi, sigma
         self._low, self._high = low, high
         self._tables: dict[float, Numbers] = {}
@@ -232,6 +233,11 @@ class Known:
 
     def __copy__(self) -> Known:
         return _with_own(self, "_of_key")
+
+
+def _as_int(value: Any) -> Any:
+    """NumPy's whole numbers as Python's; what is none unchanged."""
+    return int(value) if isinstance(value, np.integer) else value
 
 
 def _with_own(model: _T, name: str) -> _T:

@@ -193,9 +193,10 @@ def test_a_model_takes_numbers() -> None:
     """NaN is none."""
     for weight in (math.nan, 1, -0.1, "x", None):
         refused_by(lambda weight=weight: Independent(weight), "expected the weight of a reference")  # type: ignore[misc]
-    right = {"constant": 0, "phi": 0.9, "sigma": 2, "low": -2, "high": 2}
+    assert Autoregressive(0, 0.9, np.float64(2), np.int64(-2), np.int32(2)).transitions.shape == (5, 5)  # type: ignore[arg-type]
+    right: dict[str, Any] = {"constant": 0, "phi": 0.9, "sigma": 2, "low": -2, "high": 2}
     for name in right:
-        for value in (math.nan, "x", None):
+        for value in (math.nan, math.inf, "x", None):
             refused_by(lambda given=right | {name: value}: Autoregressive(**given), f"expected {name}")  # type: ignore[misc]
 
 
