@@ -181,6 +181,8 @@ def parse_options(options: Options) -> Settings:
 
 def read_config(path: str | Path) -> dict[str, Any]:
     """Read a TOML file with the names of `Options`; ``[cache]`` and ``[batch]`` tables become `Cache` and `Batch`."""
+    if not isinstance(path, (str, Path)) or "\0" in str(path):
+        raise RequestError(f"expected config as the path of a TOML file, got {shown(path)}")
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -223,7 +225,9 @@ def _lookup_settings(values: dict[str, Any], defaults: LookupSettings) -> Lookup
     if isinstance(cache, (str, int)) and not isinstance(cache, bool):
         cache = Cache(size=cache)
     elif not isinstance(cache, Cache) and not callable(cache):
-        raise RequestError(f"expected cache as a size, a Cache or a factory of a cachetools.Cache, got {cache!r}; try '128 MB'")
+        raise RequestError(
+            f"expected cache as a size, a Cache or a factory of a cachetools.Cache, got {shown(cache)}; try '128 MB'"
+        )
     if not isinstance(batch, Batch):
         batch = Batch(size=batch)
     own_ttl, own_missing = (cache.ttl, cache.missing_ttl) if isinstance(cache, Cache) else (defaults.ttl, defaults.missing_ttl)
@@ -246,7 +250,7 @@ def _check_names(given: Mapping[str, object], what: str, known: Mapping[str, obj
 
 def _text(name: str, value: object) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise RequestError(f"expected {name} as a text, got {value!r}")
+        raise RequestError(f"expected {name} as a text, got {shown(value)}")
     return value
 
 

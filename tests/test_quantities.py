@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from srj import Batch, Cache, RequestError
+from srj.options import parse_options
 from srj.quantities import number_from, parse_duration, parse_size, shown
 
 HUGE = 10**400
@@ -48,6 +49,21 @@ def test_a_batch_size_is_a_number_within_bounds(size: Any) -> None:
     """Or auto."""
     with pytest.raises(RequestError, match="expected batch size as a whole number from 1 to 100000"):
         Batch(size=size)
+
+
+@pytest.mark.parametrize("value", [UNWRITABLE, np.zeros((2, 2)), b"a", [1], "a\0b"], ids=shown)
+@pytest.mark.parametrize(
+    "option",
+    ["cache", "where", "prefix", "order_by", "connect_timeout", "lookup_timeout", "retries", "batch", "metrics", "how", "config"],
+)
+def test_an_option_of_another_type_is_refused_in_one_line(option: str, value: Any) -> None:
+    """Whatever it is; a text may have any characters, except where a file is named."""
+    if isinstance(value, str) and option in ("where", "prefix"):
+        parse_options({option: value})  # type: ignore[misc]
+        return
+    with pytest.raises(RequestError, match=r"^expected ") as refused:
+        parse_options({option: value})  # type: ignore[misc]
+    assert "\n" not in str(refused.value)
 
 
 def test_what_is_at_the_bounds_is_taken() -> None:
