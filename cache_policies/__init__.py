@@ -6,6 +6,7 @@
 """
 
 from srj.cache_policies.arc import ARC
+from srj.cache_policies.checked import CheckedRule, checked_rule
 from srj.cache_policies.clock import CLOCK
 from srj.cache_policies.fifo import FIFO
 from srj.cache_policies.heeb import HEEB
@@ -38,10 +39,12 @@ __all__ = [
     "SIEVE",
     "TWOQ",
     "WTINYLFU",
+    "CheckedRule",
     "Policy",
     "Rule",
     "Simulation",
     "by_name",
+    "checked_rule",
     "make",
     "names",
     "register",

@@ -34,6 +34,7 @@ class ArcCache(PolicyCache):
     """
 
     def _start(self) -> None:
+        self._size = int(self.maxsize)
         self._t1: Keys = OrderedDict()
         self._t2: Keys = OrderedDict()
         self._b1: Keys = OrderedDict()
@@ -52,7 +53,7 @@ class ArcCache(PolicyCache):
         self._t2.move_to_end(key)
 
     def _miss(self, key: Hashable) -> None:
-        b1, b2, size = self._b1, self._b2, int(self.maxsize)
+        b1, b2, size = self._b1, self._b2, self._size
         self._was_b2 = key in b2
         self._was_ghost = self._was_b2 or key in b1
         if self._was_b2:

@@ -13,6 +13,7 @@ from srj.cache_policies.models import Independent
 from srj.cache_policies.policy import Policy
 from srj.cache_policies.survival import Guesses, Held
 from srj.errors import RequestError
+from srj.quantities import number_from, shown
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -41,7 +42,7 @@ class HeebCache(PolicyCache):
         lifetime: references for which an entry is of use after it came in; None: for ever.
 
     Raises:
-        RequestError: alpha is not above 0, or the model takes no lifetime.
+        RequestError: alpha is not above 0, the lifetime is no number, or the model is none or takes no lifetime.
 
     Example:
         >>> from srj.cache_policies.models import Autoregressive
@@ -54,8 +55,12 @@ class HeebCache(PolicyCache):
     def __init__(
         self, maxsize: float, model: Model | None = None, *, alpha: float | None = None, lifetime: float | None = None
     ) -> None:
-        if alpha is not None and not alpha > 0:
-            raise RequestError(f"expected alpha above 0, got {alpha!r}")
+        if alpha is not None:
+            number_from("alpha", alpha, 0, above=True)
+        if lifetime is not None:
+            number_from("lifetime", lifetime, 0)
+        if model is not None and not all(hasattr(model, name) for name in ("is_stable", "observe", "number", "benefit")):
+            raise RequestError(f"expected model as one of srj.cache_policies.models, got {shown(model)}")
         self._alpha, self._lifetime = alpha, lifetime
         self._new_model = Independent(_MEMORY / max(float(maxsize), 1.0)) if model is None else model
         if lifetime is not None:

@@ -9,6 +9,7 @@ import numpy as np
 from srj.cache_policies.bookkeeping import PolicyCache
 from srj.cache_policies.policy import Policy
 from srj.cache_policies.slots import Slots
+from srj.quantities import number_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -29,6 +30,9 @@ class LifeCache(PolicyCache):
         maxsize: entries held at most.
         lifetime: in references: a number, or a function of the key; default 10 times `maxsize`.
 
+    Raises:
+        RequestError: the lifetime is neither a number from 0 on nor a function.
+
     Example:
         >>> cache = LifeCache(2, lifetime=lambda key: 5 if key == "short" else 50)
         >>> cache["short"] = cache["short"] = cache["long"] = cache["new"] = 0
@@ -37,6 +41,8 @@ class LifeCache(PolicyCache):
     """
 
     def __init__(self, maxsize: float, lifetime: float | Callable[[Hashable], float] | None = None) -> None:
+        if lifetime is not None and not callable(lifetime):
+            number_from("lifetime", lifetime, 0)
         self._lifetime = _WINDOWS * maxsize if lifetime is None else lifetime
         super().__init__(maxsize)
 

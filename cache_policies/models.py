@@ -11,6 +11,7 @@ import numpy as np
 
 from srj.cache_policies.opt import next_uses
 from srj.errors import RequestError
+from srj.quantities import number_from, shown, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.float64]
 
 _T = TypeVar("_T")
+_FARTHEST = 2**31
 
 
 class Model(Protocol):
@@ -73,8 +75,8 @@ class Independent:
     is_stable = True
 
     def __init__(self, weight: float = 0.001) -> None:
-        if not 0 <= weight < 1:
-            raise RequestError(f"expected the weight of a reference from 0 to below 1, got {weight!r}")
+        if not number_from("the weight of a reference", weight, 0) < 1:
+            raise RequestError(f"expected the weight of a reference from 0 to below 1, got {shown(weight)}")
         self._weight = weight
         self._decay = math.log1p(-weight)
         # Sums of (1 - weight) ** -time as logarithms: they change with a key's own references only, and never overflow.
@@ -136,8 +138,11 @@ class Autoregressive:
     is_stable = False
 
     def __init__(self, constant: float, phi: float, sigma: float, low: int, high: int) -> None:
-        if sigma <= 0 or low >= high:
-            raise RequestError(f"expected sigma above 0 and low below high, got sigma {sigma!r}, low {low!r}, high {high!r}")
+        for name, number, least in (("constant", constant, -math.inf), ("phi", phi, -math.inf), ("sigma", sigma, 0)):
+            if number_from(name, number, least, above=True) == math.inf:
+                raise RequestError(f"expected {name} as a finite number, got {shown(number)}")
+        low = whole_number("low", _as_int(low), -_FARTHEST, _FARTHEST)
+        high = whole_number("high", _as_int(high), low + 1, _FARTHEST)
         self._constant, self._phi, self._sigma = constant, phi, sigma
         self._low, self._high = low, high
         self._tables: dict[float, Numbers] = {}
@@ -228,6 +233,11 @@ class Known:
 
     def __copy__(self) -> Known:
         return _with_own(self, "_of_key")
+
+
+def _as_int(value: Any) -> Any:
+    """NumPy's whole numbers as Python's; what is none unchanged."""
+    return int(value) if isinstance(value, np.integer) else value
 
 
 def _with_own(model: _T, name: str) -> _T:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from srj.errors import RequestError
+from srj.quantities import one_of, shown
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -27,7 +30,10 @@ class Rule(Protocol):
 
     @property
     def fields(self) -> Mapping[str, np.dtype[Any]]:
-        """Name and type of each array that the rule keeps; all start as zeros."""
+        """Name and type of each array that the rule keeps, one at least; all start as zeros.
+
+        Types are NumPy's numbers and booleans of up to 8 bytes: processes share the arrays, so they can't hold objects.
+        """
         ...
 
     def on_hit(self, fields: Fields, ways: npt.NDArray[np.int64], ticks: npt.NDArray[np.uint32]) -> None:
@@ -48,6 +54,9 @@ class Rule(Protocol):
         Args:
             fields: the candidates' values, of any one shape: (n, 16) for an insert, (ways,) when bytes run out.
             tick: now.
+
+        Returns:
+            Whole numbers from 0 to 2**32 - 1, in the shape of the fields.
         """
         ...
 
@@ -57,13 +66,26 @@ class Policy:
     """A replacement policy.
 
     Attributes:
-        name: what users write.
+        name: what users write, not empty.
         exact: makes the exact policy for a capacity in entries, and for parameters of its own.
         rule: the rule for the columnar cache; None where the policy has only its exact form.
         offline: whether `exact` has to be told all keys beforehand, as its parameter `future`.
+
+    Raises:
+        RequestError: a name that is no text, or an `exact` that can't be called.
     """
 
     name: str
     exact: Callable[..., cachetools.Cache[Any, Any]]
     rule: Rule | None = None
     offline: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise RequestError(f"expected the name of a policy as a text that is not empty, got {shown(self.name)}")
+        if not callable(self.exact):
+            raise RequestError(
+                f"expected exact of the policy {self.name!r} as what makes a cachetools cache, got {shown(self.exact)}; "
+                "give a class or a function of the capacity"
+            )
+        one_of("offline", self.offline, (True, False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from srj.cache_policies.arc import ARC
@@ -12,6 +13,7 @@ from srj.cache_policies.lfu import LFU
 from srj.cache_policies.life import LIFE
 from srj.cache_policies.lru import LRU
 from srj.cache_policies.opt import OPT
+from srj.cache_policies.policy import Policy
 from srj.cache_policies.prob import PROB
 from srj.cache_policies.random_ import RANDOM
 from srj.cache_policies.s3fifo import S3FIFO
@@ -19,12 +21,12 @@ from srj.cache_policies.sieve import SIEVE
 from srj.cache_policies.twoq import TWOQ
 from srj.cache_policies.wtinylfu import WTINYLFU
 from srj.errors import RequestError
-from srj.quantities import nearest
+from srj.quantities import nearest, number_from, shown
 
 if TYPE_CHECKING:
-    import cachetools
+    from collections.abc import Mapping
 
-    from srj.cache_policies.policy import Policy
+    import cachetools
 
 _OWN = (LRU, FIFO, LFU, RANDOM, CLOCK, SIEVE, S3FIFO, TWOQ, ARC, WTINYLFU, PROB, LIFE, HEEB, OPT)
 _policies = {policy.name: policy for policy in _OWN}
@@ -45,7 +47,7 @@ def register(policy: Policy) -> Policy:
         The policy.
 
     Raises:
-        RequestError: one of the package's policies has this name.
+        RequestError: one of the package's policies has this name, or it is no policy.
 
     Example:
         A policy that gives up the newest entry, exact and as a rule for the columnar cache:
@@ -64,6 +66,8 @@ def register(policy: Policy) -> Policy:
         >>> simulate(np.array([1, 2, 3, 1, 2, 3]), 2, "newest").misses
         5
     """
+    if not isinstance(policy, Policy):
+        raise RequestError(f"expected a Policy, got {shown(policy)}; make one with srj.cache_policies.Policy")
     if any(own.name == policy.name and own != policy for own in _OWN):
         raise RequestError(f"expected a policy with a name of its own, got another {policy.name!r}; choose a different name")
     _policies[policy.name] = policy
@@ -79,9 +83,9 @@ def by_name(name: str) -> Policy:
     Raises:
         RequestError: there is none.
     """
-    policy = _policies.get(name)
+    policy = _policies.get(name) if isinstance(name, str) else None
     if policy is None:
-        raise RequestError(f"expected the name of a policy, got {name!r}; {nearest(str(name), _policies)}")
+        raise RequestError(f"expected the name of a policy, got {shown(name)}; {nearest(str(name), _policies)}")
     return policy
 
 
@@ -100,10 +104,27 @@ def make(name: str, capacity: float, **parameters: Any) -> cachetools.Cache[Any,
         ['b', 'c']
 
     Raises:
-        RequestError: there is no such policy, or it has no such parameter.
+        RequestError: there is no such policy, it has no such parameter, or the capacity is no number from 0 on.
     """
-    policy = by_name(name)
+    return made(by_name(name), capacity, parameters)
+
+
+def made(policy: Policy, capacity: float, parameters: Mapping[str, Any]) -> cachetools.Cache[Any, Any]:
+    """An exact cache of a policy, as `make` makes it."""
+    number_from("the capacity", capacity, 0)
     try:
-        return policy.exact(capacity, **parameters)
-    except TypeError as error:
-        raise RequestError(f"expected parameters that the policy {name!r} takes, got {sorted(parameters)}: {error}") from error
+        cache = policy.exact(capacity, **parameters)
+    except RequestError:
+        raise
+    except (TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise RequestError(
+            f"expected parameters that the policy {policy.name!r} takes, got {sorted(parameters)}: {reason}"
+        ) from error
+    except (OverflowError, MemoryError) as error:
+        raise RequestError(
+            f"expected a capacity for which the policy {policy.name!r} finds memory, got {shown(capacity)}; give a smaller one"
+        ) from error
+    if not isinstance(cache, MutableMapping):
+        raise RequestError(f"expected exact of the policy {policy.name!r} to make a cachetools cache, got {shown(cache)}")
+    return cache

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from srj.cache_policies.registry import by_name
+from srj.cache_policies.policy import Policy
+from srj.cache_policies.registry import by_name, made
 from srj.errors import RequestError
+from srj.quantities import shown
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     import cachetools
     import numpy.typing as npt
-
-    from srj.cache_policies.policy import Policy
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def simulate(
         parameters: the policy's own, of the exact form. An offline policy is given the keys as its future.
 
     Raises:
-        RequestError: no such policy, no rule for it, a capacity below 1, or keys of another type.
+        RequestError: no such policy, parameter or rule, a capacity below 1 or too large for the memory, or keys of another type.
 
     Example:
         >>> keys = np.array([1, 2, 3, 1, 2, 3])
@@ -72,7 +72,7 @@ def simulate(
         >>> simulate(keys, 3, "lru", vectorised=True, batch_size=3)
         Simulation(hits=3, misses=3)
     """
-    chosen = by_name(policy) if isinstance(policy, str) else policy
+    chosen = policy if isinstance(policy, Policy) else by_name(policy)
     size = _at_least_one("capacity", capacity)
     distinct, codes = _factorised(keys)
     if vectorised:
@@ -89,7 +89,7 @@ def simulate(
     sequence = [objects[code] for code in codes.tolist()]
     if chosen.offline:
         parameters = {"future": sequence, **parameters}
-    hits = _replay(sequence, chosen.exact(size, **parameters))
+    hits = _replay(sequence, made(chosen, size, parameters))
     return Simulation(hits, len(sequence) - hits)
 
 
@@ -110,13 +110,18 @@ def _at_least_one(name: str, value: object) -> int:
     except TypeError:
         number = 0
     if number < 1 or isinstance(value, bool):
-        raise RequestError(f"expected {name} as a whole number of at least 1, got {value!r}")
+        raise RequestError(f"expected {name} as a whole number of at least 1, got {shown(value)}")
     return number
 
 
 def _factorised(keys: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """The distinct keys, and each key's position among them."""
-    array = np.asarray(keys)
+    try:
+        array = np.asarray(keys)
+    except ValueError as error:
+        raise RequestError(
+            f"expected a one-dimensional array of whole numbers or strings, got what is no array: {error}"
+        ) from error
     texts = array.dtype.kind in "UT" or (array.dtype == object and all(isinstance(key, str) for key in array.ravel()))
     if array.ndim != 1 or not (texts or np.issubdtype(array.dtype, np.integer)):
         raise RequestError(f"expected a one-dimensional array of whole numbers or strings, got {array.ndim} of {array.dtype}")

@@ -12,9 +12,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
-from srj.cache_policies import Policy, Rule, by_name, names
+from srj.cache_policies import Policy, by_name, checked_rule, names
 from srj.errors import RequestError
-from srj.quantities import nearest, one_of, parse_duration, parse_size, whole_number
+from srj.quantities import nearest, one_of, parse_duration, parse_size, shown, whole_number
 from srj.table import column_names
 
 if TYPE_CHECKING:
@@ -63,17 +63,13 @@ class Cache:
 def _policy_with_rule(given: object) -> Policy:
     """The policy that was named, if the columnar cache can follow it."""
     if not isinstance(given, (str, Policy)):
-        raise RequestError(f"expected policy as a name such as 'lru' or a Policy, got {given!r}")
+        raise RequestError(f"expected policy as a name such as 'lru' or a Policy, got {shown(given)}")
     policy = by_name(given) if isinstance(given, str) else given
     if policy.rule is None:
         raise RequestError(
             f"expected a policy with a vectorised rule, got {policy.name!r}, which has only its exact form; {_instead(policy)}"
         )
-    if not isinstance(policy.rule, Rule):
-        raise RequestError(
-            f"expected the rule of the policy {policy.name!r} with fields, on_hit, on_insert and victim, got {policy.rule!r}; "
-            "see srj.cache_policies.Rule"
-        )
+    checked_rule(policy)
     return policy
 
 
@@ -104,7 +100,7 @@ class Batch:
     latency: Duration = "20 ms"
 
     def __post_init__(self) -> None:
-        if self.size != "auto":
+        if not (isinstance(self.size, str) and self.size == "auto"):
             whole_number("batch size", self.size, 1, 100_000)
         whole_number("in_flight", self.in_flight, 1, 64)
         if parse_duration("latency", self.latency) is None:
@@ -185,6 +181,8 @@ def parse_options(options: Options) -> Settings:
 
 def read_config(path: str | Path) -> dict[str, Any]:
     """Read a TOML file with the names of `Options`; ``[cache]`` and ``[batch]`` tables become `Cache` and `Batch`."""
+    if not isinstance(path, (str, Path)) or "\0" in str(path):
+        raise RequestError(f"expected config as the path of a TOML file, got {shown(path)}")
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -227,7 +225,9 @@ def _lookup_settings(values: dict[str, Any], defaults: LookupSettings) -> Lookup
     if isinstance(cache, (str, int)) and not isinstance(cache, bool):
         cache = Cache(size=cache)
     elif not isinstance(cache, Cache) and not callable(cache):
-        raise RequestError(f"expected cache as a size, a Cache or a factory of a cachetools.Cache, got {cache!r}; try '128 MB'")
+        raise RequestError(
+            f"expected cache as a size, a Cache or a factory of a cachetools.Cache, got {shown(cache)}; try '128 MB'"
+        )
     if not isinstance(batch, Batch):
         batch = Batch(size=batch)
     own_ttl, own_missing = (cache.ttl, cache.missing_ttl) if isinstance(cache, Cache) else (defaults.ttl, defaults.missing_ttl)
@@ -250,7 +250,7 @@ def _check_names(given: Mapping[str, object], what: str, known: Mapping[str, obj
 
 def _text(name: str, value: object) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise RequestError(f"expected {name} as a text, got {value!r}")
+        raise RequestError(f"expected {name} as a text, got {shown(value)}")
     return value
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from srj.cache_policies import LRU
+from srj.cache_policies import LRU, CheckedRule
 from srj.errors import RequestError
 from srj.lookup.encoding import byte_width, is_varying, key_words, number_type
 
@@ -153,7 +153,7 @@ class Contents:
 
     @property
     def rule(self) -> Rule:
-        """The policy's rule.
+        """The policy's rule, its choices checked: it may be the user's own code.
 
         Raises:
             RequestError: it has none.
@@ -163,7 +163,7 @@ class Contents:
                 f"expected a policy with a rule for the columnar cache, got {self.policy.name!r}, which has only its exact "
                 "form; choose another or give a factory of a cachetools cache"
             )
-        return self.policy.rule
+        return CheckedRule(self.policy.name, self.policy.rule)
 
     @property
     def fields(self) -> Mapping[str, np.dtype[Any]]:

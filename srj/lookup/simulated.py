@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from srj.cache_policies.checked import checked_rule
+from srj.errors import RequestError
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.keys import Keys
 from srj.lookup.layout import WAYS
+from srj.quantities import shown
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 _NO_COLUMNS = pa.schema([])
 _NO_ROWS = pa.RecordBatch.from_arrays([], schema=_NO_COLUMNS)
 _NO_KEY = np.uint64(2**64 - 1)
+_MOST = 2**32  # entries: with more, a hash of 32 bits would leave sets without a key
 
 
 class BoundedCache(ColumnarCache):
@@ -30,14 +34,24 @@ class BoundedCache(ColumnarCache):
     Args:
         capacity: entries held at most.
         policy: with a rule.
+
+    Raises:
+        RequestError: the policy has no rule, or the capacity needs more memory than there is.
     """
 
     def __init__(self, capacity: int, policy: Policy) -> None:
-        super().__init__([pa.int64()], _NO_COLUMNS, size_bytes=None, size_rows=capacity, ttl=None, missing_ttl=None,
-                         unique=True, policy=policy)  # fmt: skip
+        if policy.rule is not None:
+            checked_rule(policy)
+        try:
+            if capacity > _MOST:
+                raise MemoryError
+            super().__init__([pa.int64()], _NO_COLUMNS, size_bytes=None, size_rows=capacity, ttl=None, missing_ttl=None,
+                             unique=True, policy=policy)  # fmt: skip
+        except (MemoryError, OSError, OverflowError):
+            raise RequestError(f"expected a capacity that the memory holds, got {shown(capacity)}; give a smaller one") from None
         placement = self._entries.placement
-        by_column = np.arange(placement.ways).reshape(-1, WAYS).T[::-1].ravel()
-        closed = by_column[: placement.ways - capacity]
+        column, set_ = np.divmod(np.arange(placement.ways - capacity), placement.ways // WAYS)
+        closed = set_ * WAYS + WAYS - 1 - column
         placement.records[closed] = _NO_KEY
         placement.tags[closed] = 1
         placement.taken[closed] = 1

@@ -217,11 +217,11 @@ def test_a_cleared_cache_begins_with_a_model_that_has_seen_nothing() -> None:
 
 def test_what_can_not_be_is_said() -> None:
     """Before the first reference."""
-    with pytest.raises(RequestError, match="alpha above 0"):
+    with pytest.raises(RequestError, match="alpha as a number above 0"):
         make("heeb", 10, alpha=0)
     with pytest.raises(RequestError, match="no lifetime with the autoregressive model"):
         make("heeb", 10, model=MODEL, lifetime=5)
-    with pytest.raises(RequestError, match="sigma above 0"):
+    with pytest.raises(RequestError, match="sigma as a number above 0"):
         Autoregressive(constant=0, phi=1, sigma=0, low=0, high=1)
     with pytest.raises(RequestError, match="weight of a reference"):
         Independent(weight=1)
