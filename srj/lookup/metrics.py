@@ -23,6 +23,9 @@ class Metrics:
         retries: lookups sent again after their connection failed.
         evictions: cache entries removed to make room.
         uncached: answers that the cache could not keep.
+        waiting, pinned: the most rows that waited at a time; the most of them whose matches were known and that had to stay for the
+            sake of the order.
+        distance: the largest scrambling distance.
     """
 
     rows: int = 0

@@ -10,7 +10,7 @@ the cost of the waiting batches; here the decision is exact, and the prediction 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
@@ -104,6 +104,18 @@ def _window(window: int | tuple[int, int]) -> tuple[int, int]:
     if len(pair) != 2:  # noqa: PLR2004  size and slide
         raise RequestError(f"expected a window as a size or as (size, slide), got {window!r}; write Windows((100, 20))")
     return whole_number("window size", pair[0], 1, _MOST), whole_number("window slide", pair[1], 1, _MOST)
+
+
+Order = Disorder | Windows | Literal["input", "any"]
+
+
+def rule_of(order: Order) -> Rule | None:
+    """What decides how many rows leave; None: nothing holds them back."""
+    if isinstance(order, Disorder):
+        return Bounded(order.max)
+    if isinstance(order, Windows):
+        return Sectioned()
+    return Bounded(0) if order == "input" else None
 
 
 class Rule(Protocol):

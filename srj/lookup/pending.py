@@ -8,6 +8,7 @@ import numpy as np
 
 from srj.lookup.encoding import encode_keys
 from srj.lookup.joined import Joined, concat_rows, run_starts
+from srj.lookup.probe import KNOWN
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     U64 = npt.NDArray[np.uint64]
 
 T = TypeVar("T")
-
-KNOWN = -1  # in the place of a flight: the cache knew the row's matches, or there was nothing to ask
-
 
 class Pending(Generic[T]):
     """Rows of one batch, in the order of their arrival; those that leave are taken out.
