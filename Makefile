@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Processes that share the tests, whole files at a time. Each has servers of its own, unless the environment names one.
+TESTERS ?= $(if $(SRJ_TEST_POSTGRES_URL)$(SRJ_TEST_MARIADB_URL),0,2)
 PACKAGED := setup.cfg pyproject.toml
 SOURCES = $(shell find srj operators cache_policies experiments -name '*.py' -o -name py.typed 2>/dev/null)
 
@@ -15,7 +17,7 @@ help:  ## this list
 venv: $(VENV)/.dev  ## .venv with srj, editable, and all that its developers use
 
 test: lint $(VENV)/.dev java  ## lint, then every test; needs nothing running
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(TESTERS) --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.dev .make/typed  ## ruff and mypy --strict
 	$(BIN)/ruff check .

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from srj.databases.base import Question
 from srj.databases.conversion import check_key_type
 from srj.errors import RequestError
-from srj.lookup.engine import check_cache
+from srj.lookup.make_cache import check_cache
 from srj.lookup.spec import LookupSpec
 from srj.operators.in_order import in_order
 from srj.operators.out_of_order import map_in_arrow
@@ -64,8 +64,8 @@ def srj_enrich(
               primary key), ``"error"``.
             * ``order``: ``"input"`` (default): rows leave in their order within each partition; only key columns go through
               Python. ``"any"``: a row leaves as soon as its answer is known; whole rows go through Python.
-            * ``cache``: memory in each worker (``"128 MB"`` by default), ``"1_000_000 rows"``, a `Cache`, or a function that makes
-              a `cachetools.Cache`.
+            * ``cache``: memory on each executor (``"128 MB"`` by default), ``"1_000_000 rows"``, a `Cache`, or a function that
+              makes a `cachetools.Cache` for each worker.
             * ``ttl`` (``"10 min"``), ``missing_ttl`` (``"1 min"``): how long a row, or the fact that a key has none, may be
               served, counted from the start of its lookup; None: for ever.
             * ``batch``: ``"auto"`` (default), most keys in a lookup, or a `Batch`.

@@ -37,16 +37,18 @@ class Cache:
             ``"sieve"``, ``"random"`` or one that was registered with `srj.cache_policies.register`; or a `Policy` with a rule.
         ttl: how long a row may be served, from the start of the lookup that found it; None: for ever.
         missing_ttl: how long the fact may be served that a key has no row.
+        shared: whether all Python workers of an executor have one, of this size; else each has its own.
 
     Example:
         >>> Cache(size="64 MB", ttl="1 h")
-        Cache(size='64 MB', policy='lru', ttl='1 h', missing_ttl='1 min')
+        Cache(size='64 MB', policy='lru', ttl='1 h', missing_ttl='1 min', shared=True)
     """
 
     size: str | int = "128 MB"
     policy: str | Policy = "lru"
     ttl: Duration = "10 min"
     missing_ttl: Duration = "1 min"
+    shared: bool = True
     # The policy itself goes to the workers: they don't know what was registered here.
     chosen: Policy = field(init=False, repr=False, compare=False)
 
@@ -55,6 +57,7 @@ class Cache:
         object.__setattr__(self, "chosen", _policy_with_rule(self.policy))
         parse_duration("ttl", self.ttl)
         parse_duration("missing_ttl", self.missing_ttl)
+        one_of("shared", self.shared, (True, False))
 
 
 def _policy_with_rule(given: object) -> Policy:

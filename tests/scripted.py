@@ -97,6 +97,7 @@ def scripted_engine(
     unique: bool = False,
     clock: Callable[[], float] = time.monotonic,
     key_type: pa.DataType = pa.int64(),  # noqa: B008  types are immutable
+    shared_as: str | None = None,
     **options: Any,
 ) -> Engine:
     """An engine over a scripted database with an integer key, or one of another type."""
@@ -107,7 +108,7 @@ def scripted_engine(
     typed: Options = {"cache": "1 MB", **options}  # type: ignore[typeddict-item]  # a test's free choice of options
     settings = parse_options(typed)
     spec = LookupSpec(question, description, settings.lookup, at_most_one=settings.on_multiple == "error")
-    return Engine(spec, database.connect, clock)
+    return Engine(spec, database.connect, clock, shared_as)
 
 
 class ArrowRows:

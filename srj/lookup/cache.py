@@ -15,7 +15,7 @@ from srj.lookup.expiry import Expiry
 from srj.lookup.hashing import hash_rows
 from srj.lookup.interface import CacheStats, Found
 from srj.lookup.keys import Keys
-from srj.lookup.layout import At, Block, Contents, Geometry
+from srj.lookup.layout import At, Block, Contents, Geometry, geometry_in
 from srj.lookup.reclaim import make_heap_room, make_page_room
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class ColumnarCache:
             are ignored. Default 16 for each.
         policy: which entry leaves when room is needed.
         hash_words: the hash of keys given as (n, words) 64-bit words; another one only to test collisions.
-        memory: a map that holds, or shall hold, a cache of the same contents; None reserves private memory.
+        memory: a map that holds a cache of the same contents, whose sizes then count, or zeros; None reserves private memory.
 
     Raises:
         RequestError: the size is too small for a handful of rows, the memory can't be had, or a type can't be kept.
@@ -90,7 +90,8 @@ class ColumnarCache:
         memory: mmap.mmap | None = None,
     ) -> None:
         contents = Contents.of(key_types, columns, widths, unique, rows_per_key, policy)
-        geometry = contents.fit(size_bytes, size_rows)
+        there = None if memory is None else geometry_in(memory)
+        geometry = contents.fit(size_bytes, size_rows) if there is None else there
         self._unique = unique
         self._columns = columns
         self._hash_words = hash_words
@@ -106,6 +107,19 @@ class ColumnarCache:
     def geometry(self) -> Geometry:
         """The sizes of its parts."""
         return self._block.geometry
+
+    @property
+    def is_torn(self) -> bool:
+        """Set while a change goes on by whoever shares the memory; found set by another, the change was never finished."""
+        return bool(self._header[At.TORN])
+
+    @is_torn.setter
+    def is_torn(self, value: bool) -> None:
+        self._header[At.TORN] = value
+
+    def no_rows(self) -> pa.RecordBatch:
+        """Rows of the table, none."""
+        return self._entries.columns.gather(np.empty(0, np.int64))
 
     def encode(self, keys: Keys) -> EncodedKeys:
         """The keys as words and hashes, as this cache compares them."""

@@ -8,21 +8,18 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from srj.databases import database
 from srj.databases.failures import shown
 from srj.errors import DatabaseError, LookupFailedError, MultipleMatchesError
-from srj.lookup.cache import ColumnarCache
 from srj.lookup.fetcher import Fetcher
 from srj.lookup.joined import concat_rows, row_bytes, run_sums
 from srj.lookup.keys import Keys
-from srj.lookup.layout import check_fit
-from srj.lookup.reference_cache import ReferenceCache
-from srj.options import Cache as CacheOptions
-from srj.quantities import parse_size
+from srj.lookup.make_cache import make_cache
+from srj.lookup.shared_cache import SharedCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,11 +29,9 @@ if TYPE_CHECKING:
     from srj.databases.base import Connection
     from srj.lookup.fetcher import Opener
     from srj.lookup.flight import Arrivals, Flight
-    from srj.lookup.interface import Cache, CacheStats, Found
+    from srj.lookup.interface import CacheStats, Found
     from srj.lookup.spec import LookupSpec
 
-# Estimated bytes of a key of varying length, to divide the cache's memory by.
-_KEY_WIDTH = 16
 # Bytes of rows that one probe may bring out of the cache.
 _MOST_BYTES = 2**30
 # Bytes of rows that a flight is expected to bring: the server holds its answer several times over while it puts it together, and
@@ -77,14 +72,21 @@ class Engine:
         spec: what to ask, and how.
         connect: opens a connection; default: to the spec's database.
         clock: seconds, on one clock for all processes of a machine.
+        shared_as: the name under which the executor's other processes find the same cache; None: a cache of its own.
     """
 
-    def __init__(self, spec: LookupSpec, connect: Opener | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        spec: LookupSpec,
+        connect: Opener | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        shared_as: str | None = None,
+    ) -> None:
         self.spec = spec
         self._clock = clock
         self._lock = threading.Lock()
         self._is_closed = False
-        self._cache = make_cache(spec)
+        self._cache = make_cache(spec, shared_as)
         self._heaviest = 1
         # The estimate counts as one key seen, so that the first real ones outweigh it.
         self._landed_keys, self._landed_bytes = 1, _expected_bytes(spec)
@@ -165,8 +167,10 @@ class Engine:
         try:
             self._fetcher.close()
         finally:
-            # Engine and fetcher hold each other, so the memory would stay until the garbage collector comes by.
             with self._lock:
+                if isinstance(self._cache, SharedCache):
+                    self._cache.close()
+                # Engine and fetcher hold each other, so the memory would stay until the garbage collector comes by.
                 del self._cache
 
     def _refuse_closed(self) -> None:
@@ -249,40 +253,6 @@ def _opener(spec: LookupSpec) -> Opener:
     return connect
 
 
-def make_cache(spec: LookupSpec) -> Cache:
-    """The cache that the settings ask for."""
-    settings, description = spec.settings, spec.description
-    if not isinstance(settings.cache, CacheOptions):
-        return ReferenceCache(settings.cache, spec.columns, ttl=settings.ttl, missing_ttl=settings.missing_ttl)
-    key_types = [column.type for column in description.key]
-    return ColumnarCache(key_types, spec.columns, ttl=settings.ttl, missing_ttl=settings.missing_ttl, **_size(spec, settings.cache))
-
-
-def check_cache(spec: LookupSpec) -> None:
-    """Find on the driver, without reserving memory, whether the cache that the settings ask for can be made.
-
-    Raises:
-        RequestError: its size is too small for the table.
-    """
-    cache = spec.settings.cache
-    if isinstance(cache, CacheOptions):
-        check_fit([column.type for column in spec.description.key], spec.columns, **_size(spec, cache))
-
-
-def _size(spec: LookupSpec, cache: CacheOptions) -> dict[str, Any]:
-    """What the size of a columnar cache is computed from; its policy is part of it, for each way keeps the rule's fields."""
-    description = spec.description
-    amount, unit = parse_size(cache.size)
-    return {
-        "size_bytes": amount if unit == "bytes" else None,
-        "size_rows": amount if unit == "rows" else None,
-        "unique": description.unique or spec.question.exists_only,
-        "rows_per_key": description.rows_per_key,
-        "widths": [_KEY_WIDTH] * len(description.key) + [column.width for column in description.columns],
-        "policy": cache.chosen,
-    }
-
-
 def _heaviest_answer(flight: Flight) -> int:
     """The most bytes that the rows of one of its keys take, at least 1."""
     rows = flight.landed_rows
@@ -320,6 +290,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_anew)
 
 
+def _engine(fingerprint: str, payload: bytes) -> Engine:
+    return Engine(pickle.loads(payload), shared_as=fingerprint)  # noqa: S301  the driver's own
+
+
 @contextmanager
 def engine_for(fingerprint: str, payload: bytes) -> Iterator[Engine]:
     """This process's engine for a lookup, made when it is first asked for and kept when the block ends.
@@ -330,7 +304,7 @@ def engine_for(fingerprint: str, payload: bytes) -> Iterator[Engine]:
         fingerprint, payload: of the `LookupSpec`; the payload is its pickled form.
     """
     with _engines_lock:
-        engine = _engines.pop(fingerprint, None) or Engine(pickle.loads(payload))  # noqa: S301  the driver's own
+        engine = _engines.pop(fingerprint, None) or _engine(fingerprint, payload)
         _engines[fingerprint] = engine
         _users[fingerprint] = _users.get(fingerprint, 0) + 1
         closing = [_engines.pop(name) for name in [name for name in _engines if name not in _users][:-_MOST_IDLE]]

@@ -190,6 +190,6 @@ class Heap:
         return bool(dead.any())
 
     def clear(self) -> None:
-        """Make all segments empty."""
-        self._live[:] = 0
-        self.clear_dead()
+        """Make all segments empty, also those that a killed process left half emptied."""
+        for counts in (self._live, self._used, self._values):
+            counts[:] = 0

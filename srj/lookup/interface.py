@@ -38,6 +38,7 @@ class CacheStats:
         bytes_used, bytes_reserved: memory in use and in all.
         evictions: entries removed to make room.
         refused: answers too large to be kept, or found no place: served, not cached.
+        bypasses: probes and inserts that did without the cache, for another process kept it for too long.
     """
 
     entries: int
@@ -46,6 +47,7 @@ class CacheStats:
     bytes_reserved: int
     evictions: int
     refused: int
+    bypasses: int = 0
 
 
 class Cache(Protocol):

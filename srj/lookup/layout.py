@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 WAYS = 8
 MAGIC = int.from_bytes(b"srjcache", "little")
-VERSION = 2
+VERSION = 3
 _HEADER_WORDS = 512
-_POPULATE_WRITE = 23  # Linux's MADV_POPULATE_WRITE, which Python has no name for
+POPULATE_WRITE = 23  # Linux's MADVPOPULATE_WRITE, which Python has no name for
 _ALIGNMENT = 64
 _PADDING = 16  # bytes behind the heap, so that its last bytes can be loaded as a word
 _WIDEST_ROW = 1000  # bytes a value for which a size in rows makes room
@@ -55,6 +55,7 @@ class At(IntEnum):
     PAGE_ROWS = 4
     SEGMENTS = 5
     SEGMENT_BYTES = 6
+    TORN = 7  # not 0 while a change goes on
     TICK = 8  # the policy's count of use
     LATEST = 9  # the latest stamp seen, in a probe or an insert
     ENTRIES = 10
@@ -91,6 +92,14 @@ class Geometry(NamedTuple):
     def rows(self) -> int:
         """Rows that can be held: one at each way, the others in pages."""
         return self.ways + self.pages * self.page_rows
+
+
+def geometry_in(memory: mmap.mmap) -> Geometry | None:
+    """The sizes of the cache that some memory holds, made by this version; None where it holds none, or zeros."""
+    header = np.frombuffer(memory, np.int64, At.SEGMENT_BYTES + 1)
+    if header[At.MAGIC] != MAGIC or header[At.VERSION] != VERSION:
+        return None
+    return Geometry(*header[At.SETS : At.SEGMENT_BYTES + 1].tolist())
 
 
 class Array(NamedTuple):
@@ -313,7 +322,7 @@ def reserve(nbytes: int) -> mmap.mmap:
         with suppress(OSError):  # a kernel without huge pages: slower, not wrong
             memory.madvise(mmap.MADV_HUGEPAGE)
     try:
-        memory.madvise(_POPULATE_WRITE)
+        memory.madvise(POPULATE_WRITE)
     except (AttributeError, OSError):  # a system without it: page by page, the same in four times the time
         np.frombuffer(memory, np.uint8)[:: mmap.PAGESIZE] = 0
     return memory
@@ -349,3 +358,19 @@ def check_fit(
         srj.errors.RequestError: expected at least 6,528 bytes for a cache of this table's rows, got 1,000; give a larger size
     """
     return Contents.of(key_types, columns, widths, unique, rows_per_key, policy).fit(size_bytes, size_rows)
+
+
+def block_bytes(
+    key_types: Sequence[pa.DataType],
+    columns: pa.Schema,
+    *,
+    size_bytes: int | None,
+    size_rows: int | None,
+    unique: bool,
+    rows_per_key: float = 1.0,
+    widths: Sequence[int] | None = None,
+    policy: Policy = LRU,
+) -> int:
+    """The memory of a `ColumnarCache` of these arguments."""
+    contents = Contents.of(key_types, columns, widths, unique, rows_per_key, policy)
+    return contents.size(contents.fit(size_bytes, size_rows))

@@ -168,6 +168,7 @@ class Operator:
         now, before = self._engine.cache_stats(), self._cache_before
         self.metrics.evictions += now.evictions - before.evictions
         self.metrics.uncached += now.refused - before.refused
+        self.metrics.bypasses += now.bypasses - before.bypasses
         self._cache_before = now
         return self.metrics.take()
 
@@ -228,10 +229,10 @@ class Operator:
     def _leaving(self, buffer: ReorderBuffer[T]) -> Iterator[Leaving[T]]:
         for leaving in buffer.retire():
             self._count(leaving.joined)
+            self.metrics.distance = max(self.metrics.distance, buffer.largest_distance)
             yield leaving
         self.metrics.pinned = max(self.metrics.pinned, buffer.pinned)
         self.metrics.waiting = max(self.metrics.waiting, buffer.length)
-        self.metrics.distance = max(self.metrics.distance, buffer.largest_distance)
 
     def _retire(self, probe: Probe) -> Joined:
         """The batch's matches, awaited if need be."""

@@ -79,24 +79,24 @@ def _is_possible(value: int | str | None, *, nul_is_possible: bool) -> bool:
 
 
 @st.composite
-def cases(draw: st.DrawFn, kinds: tuple[str, ...]) -> Case:
+def cases(draw: st.DrawFn, kinds: tuple[str, ...], unique: bool, batch_rows: int) -> Case:
     """Keys are taken from a few values, so that doubles, several matches and absent keys are all frequent."""
     in_table = [st.sampled_from([*(_INTEGERS[:-2] if kind == "int" else _TEXTS), None]) for kind in kinds]
     in_stream = [st.sampled_from([*(_INTEGERS if kind == "int" else [*_TEXTS, "a\0", "absent"]), None]) for kind in kinds]
     values = st.tuples(st.sampled_from(_VALUES), st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)))
     rows = draw(st.integers(20, 60))
     keyed = draw(st.lists(st.tuples(*in_table), min_size=rows, max_size=rows))
-    unique = draw(st.booleans())
     if unique:
         keyed = list(dict.fromkeys(key for key in keyed if None not in key)) + [key for key in keyed if None in key]
-    length = draw(st.integers(60, 150))
+    # A batch costs the same whether it has one row or a thousand: fewer rows where each is a batch.
+    length = draw(st.integers(60, 70 if batch_rows == 1 else 150))
     stream = draw(st.lists(st.tuples(st.integers(0, PARTS - 1), *in_stream), min_size=length, max_size=length))
     return Case(
         kinds,
         unique,
         tuple((number, *key, *draw(values)) for number, key in enumerate(keyed)),
         tuple(stream),
-        draw(st.sampled_from([1, 7, 1000])),
+        batch_rows,
         Batch(size=draw(st.sampled_from([1000, 1, 7])), in_flight=draw(st.sampled_from([4, 1]))),
     )
 

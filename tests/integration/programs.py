@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -99,9 +100,52 @@ def cluster(tables: dict[str, str], files: str) -> dict[str, Any]:
             batch = spark.read.schema("n bigint, k int").parquet(files).repartition(4)
             found[f"{system}-{order}-batch"] = _rows(srj_enrich(batch, table, "k", order=order))
     where = spark.range(0, 40, 1, 8).mapInArrow(_executors, "folder string").distinct().collect()
-    result = {"rows": found, "executors": len(where)}
+    result = {"rows": found, "executors": len(where), "maps": len(_maps())}
     spark.stop()
-    return result
+    return result | {"left": _left()}
+
+
+def killed_driver(table: str) -> None:
+    """Run a join, say so, and wait for the end."""
+    spark = _session("local[2]")
+    srj_enrich(spark.range(0, 2000).select(F.col("id").cast("int").alias("k")), table, "k").collect()
+    Path("unfinished").write_text("\n".join(map(str, _maps())))
+    Path("unfinished").rename("maps")
+    time.sleep(600)
+
+
+def _maps() -> list[Path]:
+    """The caches of all executors below this folder."""
+    return [path for path in map(Path, _left()) if re.fullmatch("[0-9a-f]{64}", path.name)]
+
+
+def _left() -> list[str]:
+    """All that srj has in Spark's folders; os.walk minds no folder that goes while it looks."""
+    return [str(Path(folder) / name) for folder, _, names in os.walk(Path.cwd()) if Path(folder).name == "srj" for name in names]
+
+
+def new_workers(table: str) -> dict[str, Any]:
+    """The same join again and again, each task in a worker of its own."""
+    spark = _session("local[2]", **{"spark.python.worker.reuse": "false"})
+    stream = spark.range(0, 2000, 1, 4).select(F.col("id").cast("int").alias("k"))
+    workers = stream.mapInArrow(_process, "pid bigint").distinct()
+    found: dict[str, Any] = {"pids": [workers.count(), workers.union(workers).distinct().count()], "metrics": [], "rows": []}
+    for order in ("input", "input", "any"):
+        frame = srj_enrich(stream, table, "k", order=order, missing_ttl="1 h")
+        found["rows"].append(frame.where("name = concat('part ', k)").count())
+        frame = srj_enrich(stream, table, "k", order=order, missing_ttl="1 h")
+        frame.write.format("noop").mode("overwrite").save()
+        frame.collect()
+        counted = frame._jdf.queryExecution().observedMetrics().values().iterator().next()
+        found["metrics"].append(json.loads(counted.json())["srj"])
+    found["maps"] = [path.stat().st_size for path in _maps()]
+    spark.stop()
+    return found | {"left": _left()}
+
+
+def _process(batches: Any) -> Any:
+    for _ in batches:
+        yield pa.record_batch({"pid": pa.array([os.getpid()], pa.int64())})
 
 
 def _executors(batches: Any) -> Any:

@@ -38,10 +38,27 @@ def run(
         What it returned, and all that it printed.
     """
     result = folder / f"{name}.json"
-    variables = os.environ | {"PYSPARK_PYTHON": python, "TZ": "UTC", "SPARK_LOCAL_IP": "127.0.0.1"} | dict(environment or {})
-    command = [python, str(ROOT / "tests" / "integration" / "programs.py"), name, json.dumps(dict(arguments)), str(result)]
+    command, variables = _command(name, arguments, folder, environment or {}, python)
     done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=seconds, check=False)
     printed = done.stdout + done.stderr
     if not result.exists():
         raise AssertionError(f"expected {name} to end well, got exit code {done.returncode}: {printed[-6000:]}")
     return json.loads(result.read_text()), printed
+
+
+def start(name: str, arguments: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
+    """Begin a program with these arguments, and do not wait for it.
+
+    Args:
+        name, arguments, folder: as for `run`.
+    """
+    command, variables = _command(name, arguments, folder, {}, sys.executable)
+    return subprocess.Popen(command, cwd=folder, env=variables)
+
+
+def _command(
+    name: str, arguments: Mapping[str, Any], folder: Path, environment: Mapping[str, str], python: str
+) -> tuple[list[str], dict[str, str]]:
+    variables = os.environ | {"PYSPARK_PYTHON": python, "TZ": "UTC", "SPARK_LOCAL_IP": "127.0.0.1"} | dict(environment)
+    program = str(ROOT / "tests" / "integration" / "programs.py")
+    return [python, program, name, json.dumps(dict(arguments)), str(folder / f"{name}.json")], variables

@@ -6,6 +6,7 @@ import os
 import shutil
 import site
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.scripts import ROOT, run
+from tests.integration.scripts import ROOT, run, start
 from tests.integration.stores import Store, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.servers import Server
 
@@ -58,10 +59,53 @@ def test_two_executors_give_the_same_rows(stores: dict[str, Store], files: Path,
     tables = {name: f"{store.url}#parts" for name, store in stores.items()}
     result, printed = run("cluster", {"tables": tables, "files": str(files)}, tmp_path)
     assert result["executors"] == 2
+    assert result["maps"] == 2 * 2, "a cache for each executor and table: the order of rows makes no difference to it"
+    assert result["left"] == []
     assert len(result["rows"]) == 8
     for name, rows in result["rows"].items():
         assert rows == expected(), name
     assert not any(store.server.password in printed for store in stores.values())
+
+
+@pytest.mark.timeout(600)
+def test_what_workers_fetched_outlives_them(postgres: Server, tmp_path: Path) -> None:
+    """Each task in a new worker: the executor's one cache knows what those before have fetched, and is gone with Spark."""
+    for store in open_store(postgres, "srj_outlive"):
+        store.run("CREATE TABLE parts (k int PRIMARY KEY, name varchar(40))")
+        store.insert("parts", [(number, f"part {number}") for number in range(1500)])
+        result, printed = run("new_workers", {"table": f"{store.url}#parts"}, tmp_path)
+    assert min(result["pids"]) >= 4, printed
+    assert result["rows"] == [1500] * 3
+    for metrics in result["metrics"]:
+        assert (metrics["rows"], metrics["hits"], metrics["keys"], metrics["absent"]) == (2000, 2000, 0, 500)
+        assert metrics["bypasses"] == 0
+    (size,) = result["maps"]
+    assert 0.9 * 128 * 2**20 <= size <= 128 * 2**20
+    assert result["left"] == []
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_driver_leaves_no_cache_behind(postgres: Server, tmp_path: Path) -> None:
+    """Spark's JVM outlives the Python driver for a moment, and then removes its folder."""
+    written = tmp_path / "maps"
+    for store in open_store(postgres, "srj_killed"):
+        store.run("CREATE TABLE parts (k int PRIMARY KEY, name varchar(40))")
+        with start("killed_driver", {"table": f"{store.url}#parts"}, tmp_path) as driver:
+            try:
+                wait_for(written.exists, 240)
+                (made,) = map(Path, written.read_text().split())
+                assert made.exists()
+            finally:
+                driver.kill()
+        wait_for(lambda: not any(tmp_path.rglob("srj")), 60)
+
+
+def wait_for(happened: Callable[[], bool], seconds: float) -> None:
+    """Look again and again until it has."""
+    until = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 @pytest.mark.timeout(600)
@@ -99,7 +143,7 @@ def test_workers_without_srj_say_so(stores: dict[str, Store], tmp_path: Path) ->
     source, others = tmp_path / "source", tmp_path / "others"
     shutil.copytree(ROOT / "srj", source / "srj")
     for name in ("operators", "cache_policies"):
-        shutil.copytree(ROOT / name, source / "srj" / name)
+        shutil.copytree(ROOT / name, source / "srj" / name, dirs_exist_ok=True)  # links may stand there already
     others.mkdir()
     for entry in (entry for folder in site.getsitepackages() for entry in Path(folder).iterdir()):
         if "srj" not in entry.name:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +15,23 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from srj import srj_enrich
-from tests.integration.cases import HOWS, Case, cases, collected, create, own_join, stream_frame, table_frame, tagged
+from tests.integration.cases import HOWS, cases, collected, create, own_join, stream_frame, table_frame, tagged
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
+    from tests.integration.cases import Case
     from tests.integration.conftest import Observed
     from tests.integration.stores import Store
 
 ORDERS = ("input", "any")
+# The tests' session compiles no plans, for few of them pay that back; here some are compiled as a user's would be.
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+# What the examples of each kind of key have: a table that is unique on the key or not, and rows in an Arrow batch.
+EXAMPLES = {("int",): [(False, 1), (True, 1000)], ("text",): [(False, 7)], ("int", "text"): [(False, 1000), (True, 1)]}
 # An example runs some 50 joins, so few of them and no shrinking; derandomized, so that a failure comes again.
 FEW = {
     "deadline": None,
@@ -41,13 +47,21 @@ _numbers = itertools.count(1)
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kinds", [("int",), ("text",), ("int", "text")], ids="-".join)
+@pytest.mark.parametrize("kinds", EXAMPLES, ids="-".join)
 def test_every_join_equals_sparks_own_twice(spark: SparkSession, store: Store, observed: Observed, kinds: tuple[str, ...]) -> None:
-    """Every how, order and on_multiple: the same rows as Spark's join; the second time without a call of the database."""
+    """Every how, order and on_multiple: the same rows as Spark's join; the second time without a call of the database.
 
-    @settings(max_examples=1 if kinds == ("text",) else 2, **FEW)
-    @given(case=cases(kinds).filter(lambda case: len(case.matches) >= 8))
-    def check(case: Case) -> None:
+    Text keys also with plans that Spark compiles.
+    """
+
+    @settings(max_examples=1, **FEW)
+    @given(st.data())
+    def check(unique: bool, batch_rows: int, data: st.DataObject) -> None:
+        several = 1 if unique else 2
+        made = cases(kinds, unique, batch_rows).filter(
+            lambda case: len(case.matches) >= 8 and max(case.matches.values()) >= several
+        )
+        case = data.draw(made)
         name = f"t{next(_numbers)}"
         create(store, name, case)
         spark.conf.set(BATCH_ROWS, case.batch_rows)
@@ -64,7 +78,22 @@ def test_every_join_equals_sparks_own_twice(spark: SparkSession, store: Store, o
                     failing.collect()
         _check(store, name, case, stream_frame(spark, case, single), table, "error", single, observed)
 
-    check()
+    with _configured(spark, COMPILED if kinds == ("text",) else {}):
+        for unique, batch_rows in EXAMPLES[kinds]:
+            check(unique, batch_rows)
+
+
+@contextmanager
+def _configured(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+    """The session with other settings, for a while."""
+    before = {name: spark.conf.get(name) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, str(value))
 
 
 def _enriched(
@@ -115,7 +144,10 @@ def _check(
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["unique", "several"])
 def test_large_batches_equal_sparks_own_join(spark: SparkSession, store: Store, observed: Observed, kind: str) -> None:
-    """120,000 rows in Arrow batches of up to 50,000, of which a third has no match, and the keys come in lookups of 1,000."""
+    """120,000 rows in Arrow batches of up to 50,000, of which a third has no match, and the keys come in lookups of 1,000.
+
+    Such a number of rows pays for the compiling of plans.
+    """
     columns = "id int PRIMARY KEY, k int, v varchar(40)"
     store.run(f"DROP TABLE IF EXISTS large_{kind}; CREATE TABLE large_{kind} ({columns})")
     store.run(f"CREATE {'UNIQUE ' if kind == 'unique' else ''}INDEX large_{kind}_key ON large_{kind} (k)")
@@ -148,7 +180,8 @@ def test_large_batches_equal_sparks_own_join(spark: SparkSession, store: Store, 
                 places = frame.select("place").toArrow()["place"].to_numpy()
                 assert (places[1:] >= places[:-1]).all(), (how, order)
 
-    check()
+    with _configured(spark, COMPILED):
+        check()
 
 
 def _checksum(frame: DataFrame) -> tuple[int, int]:

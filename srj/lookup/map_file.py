@@ -1,0 +1,191 @@
+"""A cache's memory as a file in Spark's own local folder, which all Python workers of an executor map.
+
+Workers are ended when they idle for a minute, and any of them may get any task: what one of them fetched outlives it here.
+Spark removes the folder with the executor, also when the driver was killed. Nothing is cleaned up by the workers themselves,
+which are killed without warning, except what nobody uses any more (`_sweep`).
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+import warnings
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks, so each worker has a cache of its own there
+    fcntl = None  # type: ignore[assignment]
+
+from srj.lookup.layout import POPULATE_WRITE
+from srj.lookup.map_lock import LOCKS, acquire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FOLDER = "srj"
+_MOST_IDLE = 3  # maps that nobody uses now are kept for the next micro-batch, but no more than these
+_UNFINISHED = ".new"
+_PATIENCE = 30.0  # seconds to wait for another process that makes a map, which takes some where it is large
+
+
+class MapFile:
+    """An open map; `memory` is valid as long as somebody refers to it.
+
+    Args:
+        path: the file.
+        descriptor: open, with a shared lock on it that says that it is in use. Belongs to the map from now on.
+        nbytes: its size.
+    """
+
+    def __init__(self, path: Path, descriptor: int, nbytes: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        try:
+            self.memory = mmap.mmap(descriptor, nbytes)
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def close(self) -> None:
+        """Say that this process uses it no longer."""
+        # The map keeps the file open, and with it the lock, as long as anybody refers to its memory.
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        os.close(self._descriptor)
+
+
+def executor_folder() -> Path | None:
+    """Where this executor's maps are; None outside Spark's workers."""
+    folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
+    return Path(folders[0]) / FOLDER if folders[0] else None
+
+
+def open_map(folder: Path, name: str, nbytes: int, prepare: Callable[[mmap.mmap], object]) -> MapFile | None:
+    """The map of this name, made first if it is not there.
+
+    Args:
+        folder: made if need be, for this user alone.
+        name: a map of the same name holds the same.
+        nbytes: the size of a new one; one that is there keeps its own.
+        prepare: given the zeros of a new map before anybody else sees it.
+
+    Returns:
+        None where it can't be had: no room on the disk, somebody else's folder or file, a system without locks.
+    """
+    if fcntl is None or not hasattr(os, "posix_fallocate"):
+        return None
+    path = folder / name
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_own(folder, folder.lstat())
+        found = _open(path)
+        if found is None:
+            # One process makes it: many at once would need its room many times.
+            with _alone(folder):
+                found = _open(path)
+                if found is None:
+                    _sweep(folder)
+                    found = _create(path, nbytes, prepare)
+    except (OSError, ValueError, OverflowError) as error:
+        warnings.warn(
+            f"expected a cache of {nbytes:,} bytes in {folder} for all workers, got {error}; each worker has one of its own, so "
+            "make room there, let spark.local.dir name another folder, or give a smaller cache",
+            stacklevel=2,
+        )
+        return None
+    return found
+
+
+def _check_own(path: Path, status: os.stat_result) -> None:
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise PermissionError(f"{path}, which others may write or read")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Be the only process that makes or removes maps; a process that is killed lets go."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _lock(descriptor, fcntl.LOCK_EX, folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, how: int, path: Path) -> None:
+    if not acquire(descriptor, how, time.monotonic() + _PATIENCE):
+        raise TimeoutError(f"no lock on {path} in {_PATIENCE:.0f} s, which a stopped process may hold")
+
+
+def _open(path: Path) -> MapFile | None:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        # Held as long as the map is in use: what nobody holds may be swept.
+        _lock(descriptor, fcntl.LOCK_SH, path)
+        status = os.fstat(descriptor)
+        _check_own(path, status)
+        if not status.st_nlink:  # swept in between
+            os.close(descriptor)
+            return None
+        os.utime(descriptor)
+    except BaseException:
+        with suppress(OSError):
+            os.close(descriptor)
+        raise
+    return MapFile(path, descriptor, status.st_size)
+
+
+def _create(path: Path, nbytes: int, prepare: Callable[[mmap.mmap], object]) -> MapFile:
+    """A new map, complete before it has its name."""
+    unfinished = path.with_name(path.name + _UNFINISHED)
+    descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            # All of it now: a file with holes on a full disk would end the process with a signal later.
+            os.posix_fallocate(descriptor, 0, nbytes)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        made = MapFile(path, descriptor, nbytes)
+        try:
+            with suppress(OSError):  # else page by page, when they are first written
+                made.memory.madvise(POPULATE_WRITE)
+            prepare(made.memory)
+            unfinished.rename(path)
+        except BaseException:
+            made.close()
+            raise
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    return made
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a killed process did not finish, and maps that nobody uses, but the last few."""
+    for unfinished in folder.glob(f"*{_UNFINISHED}"):
+        unfinished.unlink()
+    with ExitStack() as held:
+        maps = [path for path in folder.iterdir() if path.suffix not in LOCKS]
+        idle = sorted(((path.stat().st_mtime, path) for path in maps if _is_idle(path, held)), reverse=True)
+        for _, path in idle[_MOST_IDLE - 1 :]:
+            # The map last: two who used one map with the locks of before and of after would not see each other.
+            for suffix in (*LOCKS, ""):
+                path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _is_idle(path: Path, held: ExitStack) -> bool:
+    """Whether nobody uses a map; nobody can begin to until `held` ends."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:  # not ours
+        return False
+    held.callback(os.close, descriptor)
+    return acquire(descriptor, fcntl.LOCK_EX, time.monotonic())
