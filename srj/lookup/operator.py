@@ -115,13 +115,15 @@ class Operator:
         for batch, keys in self._cut(batches, rows_of):
             probe = self._probe(keys)
             # What landed before the probe may hold older rows of the same keys.
-            self._land(buffer)
+            landed = self._land(buffer)
             size = rows_of.nbytes(batch) + probe.nbytes + self._expected(len(probe.admitted.missed))
             sections = None
             if isinstance(order, Windows):
                 positions = buffer.arrived + np.arange(probe.length) if order.position is None else rows_of.positions(batch)
                 sections = order.sections(positions)
             buffer.add(Pending(batch, rows_of, probe, buffer.arrived, size, sections))
+            for flight in landed:  # this batch may have joined them
+                buffer.land(flight)
             yield from self._leaving(buffer)
             while buffer and self._is_full(buffer.nbytes):
                 if buffer.nbytes > self._waiting_bytes:
@@ -218,13 +220,15 @@ class Operator:
         self.metrics.absent -= length - len(keys)
         return Probe(length, keys, asked, admitted)
 
-    def _land(self, buffer: ReorderBuffer[T], flight: Flight | None = None) -> None:
-        """Let the buffer know of this flight, and of all that have landed."""
-        while flight is not None or not self._arrivals.empty():
-            flight = self._arrivals.get_nowait() if flight is None else flight
+    def _land(self, buffer: ReorderBuffer[T], *awaited: Flight) -> list[Flight]:
+        """Let the buffer know of these flights, and of all that have landed meanwhile."""
+        landed = list(awaited)
+        while not self._arrivals.empty():
+            landed.append(self._arrivals.get_nowait())
+        for flight in landed:
             self._count_flight(flight)
             buffer.land(flight)
-            flight = None
+        return landed
 
     def _leaving(self, buffer: ReorderBuffer[T]) -> Iterator[Leaving[T]]:
         for leaving in buffer.retire():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from srj.lookup.encoding import encode_keys
 from srj.lookup.joined import Joined, concat_rows, run_starts
@@ -12,7 +13,6 @@ from srj.lookup.probe import KNOWN
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pyarrow as pa
 
     from srj.lookup.flight import Flight
     from srj.lookup.operator import RowsOf
@@ -153,8 +153,13 @@ class Pending(Generic[T]):
         self._at, self._held = np.arange(len(self)), len(self)
         known = np.flatnonzero(self.flight == KNOWN)
         left = Joined(self._counts[known], self._found, self._place[known])
-        self._found = left.inner()[1] if len(known) else self._found.schema.empty_table().to_batches()[0]
+        self._found = left.inner()[1] if len(known) else _no_rows(self._found.schema)
         self._place[known], self._all_known = run_starts(left.counts), len(known)
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """Unlike an empty slice, it keeps nobody's memory."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 _BY_ROW = ("_at", "arrivals", "flight", "_key", "_counts", "_place", "ready", "behind", "first", "hash", "sections", "times")
