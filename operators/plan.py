@@ -30,6 +30,7 @@ class Plan:
     Attributes:
         stream: the stream, or any DataFrame.
         keys: its key columns, in the order of the table's key.
+        position: its column of positions, if the order is by one.
         settings: the user's options.
         spec: the lookup; `fingerprint` names it, `payload` is its pickled form, which holds no secret.
         added: names, prefix included, and Spark types of the table columns that come out.
@@ -37,6 +38,7 @@ class Plan:
 
     stream: DataFrame
     keys: tuple[Column, ...]
+    position: Column | None
     settings: Settings
     spec: LookupSpec
     fingerprint: str

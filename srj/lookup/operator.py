@@ -57,6 +57,10 @@ class RowsOf(Protocol[T]):
         """Where they stand, for `Windows(position=…)`."""
         ...
 
+    def times(self, rows: T) -> npt.NDArray[np.int64] | None:
+        """Their event times, where punctuation is to tell which are pending."""
+        ...
+
 
 class _NoRows:
     """For batches of which only the keys are there."""
@@ -71,6 +75,9 @@ class _NoRows:
     def positions(self, rows: None) -> npt.NDArray[np.int64]:  # noqa: ARG002  the Protocol's
         """None."""
         return np.zeros(0, np.int64)
+
+    def times(self, rows: None) -> None:
+        """None."""
 
 
 class Operator:
@@ -121,7 +128,7 @@ class Operator:
             if isinstance(order, Windows):
                 positions = buffer.arrived + np.arange(probe.length) if order.position is None else rows_of.positions(batch)
                 sections = order.sections(positions)
-            buffer.add(Pending(batch, rows_of, probe, buffer.arrived, size, sections))
+            buffer.add(Pending(batch, rows_of, probe, buffer.arrived, size, sections, rows_of.times(batch)))
             for flight in landed:  # this batch may have joined them
                 buffer.land(flight)
             yield from self._leaving(buffer)

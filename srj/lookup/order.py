@@ -101,7 +101,7 @@ class Windows:
 
 def _window(window: int | tuple[int, int]) -> tuple[int, int]:
     pair = window if isinstance(window, (tuple, list)) else (window, window)
-    if len(pair) != 2:  # noqa: PLR2004  size and slide
+    if len(pair) != 2:
         raise RequestError(f"expected a window as a size or as (size, slide), got {window!r}; write Windows((100, 20))")
     return whole_number("window size", pair[0], 1, _MOST), whole_number("window slide", pair[1], 1, _MOST)
 

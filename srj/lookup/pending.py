@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+
 class Pending(Generic[T]):
     """Rows of one batch, in the order of their arrival; those that leave are taken out.
 
@@ -72,7 +73,7 @@ class Pending(Generic[T]):
         self.hash = np.zeros(length, np.uint64)
         self.hash_rows(np.flatnonzero(~self.ready))
         self.sections = np.zeros(length, np.int64) if sections is None else sections
-        self.times = np.zeros(length, np.int64) if times is None else times
+        self.times = times
         self._known = int(np.count_nonzero(self.ready))
         self._all_known = self._known  # whose matches `_found` holds, in their order
         self._held = length  # rows of `_rows`
@@ -116,6 +117,8 @@ class Pending(Generic[T]):
         self._known -= int(np.count_nonzero(self.flight[chosen] == KNOWN))
         for name in _BY_ROW:
             setattr(self, name, getattr(self, name)[stay])
+        if self.times is not None:
+            self.times = self.times[stay]
         if 2 * len(self) < self._held:
             self._compact()
         return rows, joined
@@ -162,4 +165,4 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
-_BY_ROW = ("_at", "arrivals", "flight", "_key", "_counts", "_place", "ready", "behind", "first", "hash", "sections", "times")
+_BY_ROW = ("_at", "arrivals", "flight", "_key", "_counts", "_place", "ready", "behind", "first", "hash", "sections")

@@ -47,8 +47,12 @@ class Probe:
         return int(self.admitted.found.rows.nbytes) + 32 * self.length
 
     def by_row(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Of each row: the index of the flight it waits for, or `KNOWN`; its key's number among the m, or -1; its matches so far;
-        and where it finds them: its key's position in the flight, or where its rows begin among those found."""
+        """Four facts of each row.
+
+        Returns:
+            The index of the flight that it waits for, or `KNOWN`; its key's number among the m, or -1; how many matches the cache
+            knew; where it finds its matches: its key's position in the flight, or where they begin among those found.
+        """
         found, missed = self.admitted.found, self.admitted.missed
         flight = np.full(len(found.hit), KNOWN, np.int32)
         flight[missed] = self.admitted.flight_of

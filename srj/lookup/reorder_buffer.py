@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _SLOTS = np.uint64(0xFFFF)
+NEVER = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,27 @@ class Leaving(Generic[T]):
         joined: their matches.
         arrivals: their arrival numbers.
         lowest: the smallest arrival number that has not left when they all have.
+        times: their event times, if anybody asks.
+        oldest: the smallest event time that has not left when they all have.
     """
 
     rows: T
     joined: Joined
     arrivals: I64
     lowest: int
+    times: I64 | None
+    oldest: int
+
+    def all_left_below(self) -> I64:
+        """For each row, the smallest arrival number that has not left when it has: everything below has left."""
+        return np.minimum(np.append(self.arrivals[1:], NEVER), self.lowest)
+
+    def pending_since(self) -> I64:
+        """For each row, the smallest event time that has not left when it has; `NEVER` where all have."""
+        if self.times is None:
+            raise AssertionError("event times are asked for only where the buffer was given them")
+        later = np.minimum.accumulate(np.append(self.times[1:], NEVER)[::-1])[::-1]
+        return np.minimum(later, self.oldest)
 
 
 class ReorderBuffer(Generic[T]):
@@ -117,7 +133,9 @@ class ReorderBuffer(Generic[T]):
         parts = self._head(rule)
         if not parts:
             return
-        going, first, sections = (np.concatenate([getattr(part, name) for part in parts]) for name in ("going", "first", "sections"))
+        going, first, sections = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("going", "first", "sections")
+        )
         count = rule.may_leave(going, first, sections, self.left)
         if not count:
             return
@@ -147,13 +165,15 @@ class ReorderBuffer(Generic[T]):
         if first.any():
             distances = np.arange(self.left + 1, self.left + 1 + len(chosen)) - first
             self.largest_distance = max(self.largest_distance, int(distances[first > 0].max()))
+        times = None if part.times is None else part.times[chosen]
         rows, joined = part.leave(chosen)
         if not len(part):
             self._parts.remove(part)
         self._overtake(arrivals)
         self.left += len(chosen)
         self.length -= len(chosen)
-        return Leaving(rows, joined, arrivals, self._parts[0].lowest if self._parts else self.arrived)
+        oldest = min((int(one.times.min()) for one in self._parts if one.times is not None), default=NEVER)
+        return Leaving(rows, joined, arrivals, self._parts[0].lowest if self._parts else self.arrived, times, oldest)
 
     def _overtake(self, arrivals: I64) -> None:
         """Note, for rows that stay, the first later one that leaves."""
@@ -171,7 +191,7 @@ class ReorderBuffer(Generic[T]):
         behind = np.zeros(len(part), bool)
         # A key is asked again while it is on its way only when its flight is too old to join.
         asked_again = any(flight.is_overtaken for flight in self._waiting_for)
-        for number in ([-1, *range(len(part.flights))] if asked_again else [-1]):
+        for number in [-1, *range(len(part.flights))] if asked_again else [-1]:
             flight = part.flights[number] if number >= 0 else None
             waiting = [one.hash[one.waits_other_than(flight)] for one in self._parts]
             mine = np.flatnonzero(part.flight == number)
