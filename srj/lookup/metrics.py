@@ -27,6 +27,8 @@ class Metrics:
         waiting, pinned: the most rows that waited at a time; the most of them whose matches were known and that had to stay for the
             sake of the order.
         distance: the largest scrambling distance.
+        predicted_distance: the largest that the thesis predicted: what the waiting lookups take, in rows of the stream that come
+            meanwhile. It decides nothing.
     """
 
     rows: int = 0
@@ -46,6 +48,7 @@ class Metrics:
     waiting: int = 0
     pinned: int = 0
     distance: int = 0
+    predicted_distance: int = 0
 
     def take(self) -> list[int]:
         """The counters in the order of `METRICS`, which then start again from zero.
@@ -62,4 +65,4 @@ class Metrics:
 
 METRICS = tuple(field.name for field in fields(Metrics))
 # Of all tasks of a micro-batch these are not added up: the largest counts. They stand last.
-LARGEST = ("waiting", "pinned", "distance")
+LARGEST = ("waiting", "pinned", "distance", "predicted_distance")

@@ -7,6 +7,7 @@ came, reading ahead while lookups are under way, as a processor executes out of 
 from __future__ import annotations
 
 import queue
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -102,6 +103,7 @@ class Operator:
         # Reading further ahead than this would not make the database any faster, and let answers pile up.
         self._most_awaited = 2 * engine.spec.settings.batch.in_flight
         self._awaited: set[Flight] = set()
+        self._started, self._lookup_seconds = time.monotonic(), 0.0  # the slowest lookup so far
         self._arrivals: Arrivals = queue.SimpleQueue()
         self._cache_before = engine.cache_stats()
 
@@ -242,8 +244,15 @@ class Operator:
             self._count(leaving.joined)
             self.metrics.distance = max(self.metrics.distance, buffer.largest_distance)
             yield leaving
-        self.metrics.pinned = max(self.metrics.pinned, buffer.pinned)
-        self.metrics.waiting = max(self.metrics.waiting, buffer.length)
+        if buffer:
+            self.metrics.pinned = max(self.metrics.pinned, buffer.pinned)
+            self.metrics.waiting = max(self.metrics.waiting, buffer.length)
+            self.metrics.predicted_distance = max(self.metrics.predicted_distance, self._predicted(buffer.arrived))
+
+    def _predicted(self, arrived: int) -> int:
+        """The thesis's maximum scrambling distance: the cost of each waiting lookup over the interval between rows."""
+        interval = (time.monotonic() - self._started) / max(1, arrived)
+        return round(len(self._awaited) * self._lookup_seconds / interval)
 
     def _retire(self, probe: Probe) -> Joined:
         """The batch's matches, awaited if need be."""
@@ -290,6 +299,7 @@ class Operator:
     def _count_flight(self, flight: Flight) -> None:
         """Add a landed flight to the metrics, or raise its error."""
         self._awaited.discard(flight)
+        self._lookup_seconds = max(self._lookup_seconds, flight.seconds)
         if flight.error is not None:
             if isinstance(flight.error, SrjError):
                 # A copy: several operators may raise the same flight's error, each with its own traceback.
