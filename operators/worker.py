@@ -101,7 +101,7 @@ def out_of_order(fingerprint: str, payload: bytes, passage: bytes, batches: Iter
         operator = Operator(engine)
         for leaving in operator.out_of_order(map(split, batches), _ArrowRows(told.time), told.order):
             stream = leaving.rows.select(range(told.columns))
-            marks = _punctuation(leaving, stream, told) if told.punctuate else None
+            marks = _Marks(leaving, _time_type(stream, told)) if told.punctuate else None
             for begin, piece in leaving.joined.pieces(_MOST_ROWS, _MOST_BYTES):
                 part = slice(begin, begin + len(piece.counts))
                 positions, rows = _rows(piece, told.how)
@@ -112,7 +112,7 @@ def out_of_order(fingerprint: str, payload: bytes, passage: bytes, batches: Iter
                     more = [] if marks is None else marks.columns(part, positions)
                     yield _with_metrics(kept, [*rows.columns, *more], operator.take_metrics() if told.how == "left" else None)
         if told.how != "left" and carrier:
-            kinds = [*operator.columns.types, *(_Marks.types(carrier[0], told) if told.punctuate else [])]
+            kinds = [*operator.columns.types, *(_mark_types(carrier[0], told) if told.punctuate else [])]
             yield _with_metrics(carrier[0], [pa.nulls(1, kind) for kind in kinds], operator.take_metrics())
 
 
@@ -127,38 +127,39 @@ def _rows(joined: Joined, how: str) -> tuple[npt.NDArray[np.int64] | None, pa.Re
 
 @dataclass(frozen=True)
 class _Marks:
-    """Punctuation of stream rows that leave: arrival numbers, what has left, the oldest event time that has not."""
+    """Punctuation of stream rows that leave.
 
-    numbers: npt.NDArray[np.int64]
-    below: npt.NDArray[np.int64]
-    since: npt.NDArray[np.int64] | None
-    time: pa.DataType | None
+    Attributes:
+        leaving: the rows.
+        kind: the type of their event time; None: none is told.
+    """
 
-    @staticmethod
-    def types(stream: pa.RecordBatch, told: Passage) -> list[pa.DataType]:
-        """Of the columns."""
-        return [pa.int64(), pa.int64(), *([] if told.time is None else [stream.schema.field(told.time).type])]
+    leaving: Leaving[pa.RecordBatch]
+    kind: pa.DataType | None
 
     def columns(self, part: slice, positions: npt.NDArray[np.int64] | None) -> list[pa.Array]:
-        """Of some of the rows, each as often as it leaves."""
-        numbers, below = self.numbers[part], self.below[part]
-        since = None if self.since is None else self.since[part]
-        if positions is not None:
-            numbers, below = numbers[positions], below[positions]
-            since = None if since is None else since[positions]
-            # Before the last of its matches has left a row has not.
-            unfinished = np.append(numbers[1:] == numbers[:-1], False)
-            below = np.where(unfinished, np.minimum(below, numbers), below)
-        columns = [pa.array(numbers), pa.array(below)]
-        if since is not None:
-            columns.append(pa.array(since, mask=since == NEVER).view(self.time))
+        """Of some of the rows, each as often as it leaves: its number, all that has left, the oldest time that has not."""
+        leaving = self.leaving
+        numbers, below = leaving.arrivals[part], leaving.all_left_below()[part]
+        positions = np.arange(len(numbers)) if positions is None else positions
+        # A row has not left before the last of its matches has.
+        unfinished = np.append(positions[1:] == positions[:-1], False)
+        numbers, below = numbers[positions], below[positions]
+        columns = [pa.array(numbers), pa.array(np.where(unfinished, np.minimum(below, numbers), below))]
+        if self.kind is not None and leaving.times is not None:
+            own, since = leaving.times[part][positions], leaving.pending_since()[part][positions]
+            since = np.where(unfinished, np.minimum(since, own), since)
+            columns.append(pa.array(since, mask=since == NEVER).view(self.kind))
         return columns
 
 
-def _punctuation(leaving: Leaving[pa.RecordBatch], stream: pa.RecordBatch, told: Passage) -> _Marks:
-    if told.time is None:
-        return _Marks(leaving.arrivals, leaving.all_left_below(), None, None)
-    return _Marks(leaving.arrivals, leaving.all_left_below(), leaving.pending_since(), stream.schema.field(told.time).type)
+def _time_type(stream: pa.RecordBatch, told: Passage) -> pa.DataType | None:
+    return None if told.time is None else stream.schema.field(told.time).type
+
+
+def _mark_types(stream: pa.RecordBatch, told: Passage) -> list[pa.DataType]:
+    kind = _time_type(stream, told)
+    return [pa.int64(), pa.int64(), *([] if kind is None else [kind])]
 
 
 def restore_order(

@@ -131,8 +131,9 @@ def plan_for(df: DataFrame, table: str | Table, key: str | Sequence[str] | Mappi
     added = tuple(
         (settings.prefix + column.name, from_arrow_type(column.type, prefer_timestamp_ntz=True)) for column in description.columns
     )
-    names = [name for name, _ in added] + (list(punctuation.ALL) if settings.punctuate else [])
-    check_clash(df.columns, names, case_sensitive=case_sensitive)
+    check_clash(df.columns, [name for name, _ in added], case_sensitive=case_sensitive)
+    if settings.punctuate:
+        _check_unpunctuated([*df.columns, *[name for name, _ in added]])
     flushing = () if settings.order == "input" else check_flushing(session)
     for warning in (*description.warnings, *check_shuffle(session), *check_python(session), *flushing):
         warnings.warn(warning, stacklevel=3)
@@ -145,6 +146,15 @@ def plan_for(df: DataFrame, table: str | Table, key: str | Sequence[str] | Mappi
     return Plan(
         df, tuple(column for column, _ in fields), _position(df, settings.order), settings, spec, fingerprint, _pickle(spec), added
     )
+
+
+def _check_unpunctuated(names: Sequence[str]) -> None:
+    there = [name for name in names if name.lower() in punctuation.ALL]
+    if there:
+        raise RequestError(
+            f"expected a stream without the columns that punctuate=True adds, got {', '.join(there)}; restore its order first, or "
+            "drop them"
+        )
 
 
 def _position(df: DataFrame, order: Order) -> Column | None:

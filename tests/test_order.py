@@ -219,6 +219,20 @@ def test_the_order_is_restored_within_the_bound(batches: list[list[int]], bound:
     assert most <= bound
 
 
+@settings(deadline=None, max_examples=60)
+@given(batches=BATCHES, bound=st.sampled_from([1, 2, 7]), delays=st.lists(st.sampled_from([0.0, 0.001, 0.004]), min_size=1))
+def test_no_row_comes_later_than_twice_the_bound_of_rows_that_arrived_after_it(
+    batches: list[list[int]], bound: int, delays: list[float]
+) -> None:
+    """The slack of a consumer whose clock is the newest row that it has seen."""
+    database = Scripted(VALUES, delay=lambda number: delays[number % len(delays)])
+    with closing(scripted_engine(database, batch=Batch(size=2, in_flight=4, latency="1 ms"))) as engine:
+        leaving = Operator(engine).out_of_order(arrowed(batches), ArrowRows(), Disorder(max=bound))
+        left = np.array([row for one in leaving for row in one.arrivals.tolist()], np.int64)
+    if len(left):
+        assert int((np.maximum.accumulate(left) - left).max()) <= 2 * bound - 1
+
+
 def test_the_oldest_pending_time_is_told() -> None:
     """Of the rows that have not left when a row has."""
     database = Scripted({1: ["one"]}, delay=lambda number: 0.0 if number == 0 else 0.1)

@@ -84,7 +84,8 @@ class Pending(Generic[T]):
     @property
     def going(self) -> Bools:
         """Which rows may leave as far as their own keys go."""
-        return self.ready & ~self.behind
+        going: Bools = self.ready & ~self.behind
+        return going
 
     def land(self, flight: Flight) -> None:
         """Know the matches of the rows that waited for this flight."""
@@ -97,7 +98,7 @@ class Pending(Generic[T]):
 
     def waits_other_than(self, flight: Flight | None) -> Bools:
         """Which rows stay for the sake of their own keys, save those that wait for this flight."""
-        stays = ~self.going
+        stays: Bools = ~self.going
         if flight in self.flights:
             stays &= self.flight != self.flights.index(flight)
         return stays

@@ -48,7 +48,8 @@ class Leaving(Generic[T]):
 
     def all_left_below(self) -> I64:
         """For each row, the smallest arrival number that has not left when it has: everything below has left."""
-        return np.minimum(np.append(self.arrivals[1:], NEVER), self.lowest)
+        below: I64 = np.minimum(np.append(self.arrivals[1:], NEVER), self.lowest)
+        return below
 
     def pending_since(self) -> I64:
         """For each row, the smallest event time that has not left when it has; `NEVER` where all have."""
@@ -226,7 +227,7 @@ def _common(these: U64, those: U64) -> npt.NDArray[np.bool_]:
     """Which of these hashes are among those; few are, and most are told apart by 16 bits."""
     table = np.zeros(int(_SLOTS) + 1, bool)
     table[those & _SLOTS] = True
-    found = table[these & _SLOTS]
+    found: npt.NDArray[np.bool_] = table[these & _SLOTS]
     if found.any():
         table[:] = False
         table[these[found] & _SLOTS] = True
