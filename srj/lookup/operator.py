@@ -125,6 +125,12 @@ class Operator:
             probe = self._probe(keys)
             # What landed before the probe may hold older rows of the same keys.
             landed = self._land(buffer)
+            yield from self._leaving(buffer)
+            if not buffer and probe.is_known:
+                joined = probe.joined()
+                self._count(joined)
+                yield buffer.pass_by(batch, joined, rows_of.times(batch))
+                continue
             size = rows_of.nbytes(batch) + probe.nbytes + self._expected(len(probe.admitted.missed))
             sections = None
             if isinstance(order, Windows):

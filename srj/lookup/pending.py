@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from srj.lookup.encoding import encode_keys
 from srj.lookup.joined import Joined, concat_rows, run_starts
 from srj.lookup.probe import KNOWN
 
@@ -74,8 +73,7 @@ class Pending(Generic[T]):
         self.hash_rows(np.flatnonzero(~self.ready))
         self.sections = np.zeros(length, np.int64) if sections is None else sections
         self.times = times
-        self._known = int(np.count_nonzero(self.ready))
-        self._all_known = self._known  # whose matches `_found` holds, in their order
+        self._all_known = int(np.count_nonzero(self.ready))  # whose matches `_found` holds, in their order
         self._held = length  # rows of `_rows`
 
     def __len__(self) -> int:
@@ -107,7 +105,7 @@ class Pending(Generic[T]):
         """Fill in the hashes of the keys of these rows."""
         rows = rows[self._key[rows] >= 0]
         if len(rows):
-            self.hash[rows] = encode_keys(self._keys.take(self._key[rows]).columns).hashes
+            self.hash[rows] = self._keys.encoded.hashes[self._key[rows]]
 
     def leave(self, chosen: I64) -> tuple[T, Joined]:
         """Take out rows whose matches are known: themselves and their matches."""
@@ -115,12 +113,12 @@ class Pending(Generic[T]):
         joined = self._joined(chosen)
         stay = np.ones(len(self), bool)
         stay[chosen] = False
-        self._known -= int(np.count_nonzero(self.flight[chosen] == KNOWN))
+        kept = stay.nonzero()[0]
         for name in _BY_ROW:
-            setattr(self, name, getattr(self, name)[stay])
+            setattr(self, name, getattr(self, name).take(kept))
         if self.times is not None:
-            self.times = self.times[stay]
-        if 2 * len(self) < self._held:
+            self.times = self.times[kept]
+        if 2 * len(self) < self._held and len(self):
             self._compact()
         return rows, joined
 

@@ -46,6 +46,11 @@ class Probe:
         """Memory that it holds while it waits, landed rows not counted."""
         return int(self.admitted.found.rows.nbytes) + 32 * self.length
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the cache knew every row's matches."""
+        return not self.admitted.flights
+
     def by_row(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Four facts of each row.
 

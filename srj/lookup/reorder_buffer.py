@@ -111,6 +111,13 @@ class ReorderBuffer(Generic[T]):
             self._parts.append(part)
             self._changed.append(part)
 
+    def pass_by(self, rows: T, joined: Joined, times: I64 | None) -> Leaving[T]:
+        """A batch that leaves as it came, where nothing waits: it is not taken in."""
+        arrivals = np.arange(self.arrived, self.arrived + len(joined.counts))
+        self.arrived += len(arrivals)
+        self.left += len(arrivals)
+        return Leaving(rows, joined, arrivals, self.arrived, times, NEVER)
+
     def land(self, flight: Flight) -> None:
         """Know the matches of the rows that wait for a flight."""
         for part in self._waiting_for.pop(flight, []):
