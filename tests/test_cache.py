@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from srj.cache_policies import Policy
 from srj.errors import RequestError
+from srj.lookup import cache as cache_module
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.keys import Keys
 from srj.lookup.layout import check_fit, reserve
@@ -525,3 +526,28 @@ def test_on_a_moving_interval_it_misses_hardly_more_than_exact_lru(slack: float,
     width, count = 10_000, 300_000
     trace = np.arange(count) // 100 + np.random.default_rng(5).integers(0, width, count)
     assert extra_misses(trace, int(slack * width), 100_000) <= most
+
+
+def test_rows_so_large_that_they_would_not_fit_into_one_answer_are_misses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another worker may have stored them, so that the one who asks does not know their size."""
+    monkeypatch.setattr(cache_module, "_MOST_BYTES", 100_000)
+    cache = ColumnarCache(
+        [pa.int64()],
+        pa.schema({"v": pa.string()}),
+        size_bytes=1_000_000,
+        size_rows=None,
+        ttl=None,
+        missing_ttl=None,
+        unique=True,
+        widths=[8, 10_000],
+    )
+    assert cache.most_hits > 10_000
+    values = [chr(65 + key) * 10_000 for key in range(8)]
+    cache.insert(Keys((pa.array(range(8)),)), np.ones(8, np.int32), pa.record_batch({"v": values}), 0.0)
+    keys = np.arange(25) % 9
+    found = cache.lookup(Keys((pa.array(keys),)), 0.0)
+    hits = found.hit.nonzero()[0]
+    assert 5 <= len(hits) == cache.most_hits <= 10
+    assert 8 not in keys[hits]
+    assert found.counts.tolist() == found.hit.astype(int).tolist()
+    assert found.rows["v"].to_pylist() == [values[key] for key in keys[hits]]

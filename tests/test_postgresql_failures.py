@@ -175,7 +175,7 @@ def test_too_many_connections_are_worth_another_try(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("code", "kind"),
-    [(code, ConnectionFailedError) for code in ("08006", "53200", "53300", "57P01", "57P03", "40001", "40P01")]
+    [(code, ConnectionFailedError) for code in ("08006", "53200", "53300", "57P01", "57P03", "40001", "40P01", "55P03")]
     + [("57014", LookupTimeoutError)]
     + [(code, LookupFailedError) for code in ("22012", "42501", "P0001")],
 )
@@ -227,6 +227,28 @@ def test_no_transaction_stays_open_between_lookups(place: Place) -> None:
             )
 
     assert asyncio.run(run()) == [("idle",)]
+
+
+def test_no_two_connections_name_their_statement_alike(place: Place) -> None:
+    """Or a pooler in transaction mode would let one run the other's, and answer from another table."""
+
+    async def names() -> list[str]:
+        async with place.connection("products") as (one, _), place.connection("products") as (two, _):
+            asked = "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%srj_sent%'"
+            return [row["name"] for each in (one, two) for row in await each._connection.fetch(asked)]
+
+    one, two = asyncio.run(names())
+    assert one.startswith("srj_")
+    assert two.startswith("srj_")
+    assert one != two
+
+
+@pytest.mark.parametrize("option", ["host=elsewhere", "port=1", "user=somebody", "dbname=other", "service=live"])
+def test_an_option_that_the_url_itself_overrules_is_refused(place: Place, option: str) -> None:
+    """Rather than ignored."""
+    url = f"{place.server.url_for(database=place.name)}?{option}"
+    message = refusal(lambda: place.describe("products", url=url), RequestError)
+    assert f"{option.partition('=')[0]} among the options" in message
 
 
 def test_an_unknown_dialect_is_refused() -> None:

@@ -17,7 +17,7 @@ from srj.databases.failures import too_large_row
 from srj.databases.postgresql_characters import REFUSED, Characters
 from srj.databases.postgresql_describe import describe
 from srj.databases.postgresql_errors import asking, connecting
-from srj.databases.postgresql_sql import CHANGED
+from srj.databases.postgresql_sql import CHANGED, own_name
 from srj.databases.postgresql_types import parameter, register_codecs
 from srj.databases.postgresql_wire import joined_rows, numbers, read_columns
 from srj.errors import LookupFailedError, LookupTimeoutError
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _CLOSE_SECONDS = 2.0
 _TOO_LARGE, _NO_MEMORY = "54000", "53200"
+# What would be ignored beside the URL's own parts.
+_ELSEWHERE = {"host", "port", "user", "password", "dbname", "database", "service", "servicefile"}
 _MAX_STATEMENT_TIMEOUT = 2**31 - 1  # milliseconds, the server's limit
 # A large batch looks dear to the planner, but compiling its statement takes longer than running it.
 _SETTINGS = "SET jit = off"
@@ -56,7 +58,7 @@ class PostgreSQL:
         """Open a connection with the lookup prepared; see `Database.connect`."""
         async with _preparing(question, timeout) as connection:
             await register_codecs(connection, [part.type for part in description.key])
-            statement = await connection.prepare(description.sql)
+            statement = await connection.prepare(description.sql, name=own_name())
             # After it, for it alone leaves a transaction open, whose lock on the table would keep others from altering that.
             await connection.execute(INDEX_SETTINGS if description.index else _SETTINGS)
         return PostgreSQLConnection(connection, statement, question, description)
@@ -189,6 +191,9 @@ async def open_connection(url: DatabaseUrl, timeout: float) -> asyncpg.Connectio
         wanted = options.pop("connect_timeout", "0")
         if not wanted.isdecimal():
             raise asyncpg.ClientConfigurationError(f"connect_timeout={wanted!r} is no number of seconds")
+        placed = sorted(_ELSEWHERE & options.keys())
+        if placed:
+            raise asyncpg.ClientConfigurationError(f"{placed[0]} among the options, though the URL has a place for it before them")
         return await asyncpg.connect(
             # In the form of a DSN the options mean what they mean to every PostgreSQL client; the others become settings.
             dsn=f"postgresql:///?{urlencode(options)}",
@@ -198,6 +203,8 @@ async def open_connection(url: DatabaseUrl, timeout: float) -> asyncpg.Connectio
             password=url.password,
             database=url.database,
             timeout=min(timeout, int(wanted) or timeout),
+            # Statements of the driver's own would be named alike in all processes too.
+            statement_cache_size=0,
         )
 
 

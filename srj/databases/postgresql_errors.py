@@ -19,9 +19,10 @@ _CANCELLED = "57014"
 _REFUSED_LOGIN = "28"
 _NO_DATABASE = "3D000"
 _NO_PERMISSION = "42501"
-# Connection trouble, shutdowns, too many connections or too little memory; and what a replica does to queries that conflict with
-# its recovery (40001, 40P01): all of them pass.
-_TRANSIENT = ("08", "53", "57P", "40001", "40P01", "25P03")
+# Connection trouble, shutdowns, too many connections or too little memory; what a replica does to queries that conflict with its
+# recovery (40001, 40P01); a lock that others hold (55P03): all of them pass.
+_TRANSIENT = ("08", "53", "57P", "40001", "40P01", "25P03", "55P03")
+_NO_STATEMENT = "26000"
 
 
 def _said(error: BaseException) -> str:
@@ -76,6 +77,11 @@ def asking(url: DatabaseUrl, table: str, timeout: float) -> Iterator[None]:
     except asyncpg.PostgresError as error:
         if (error.sqlstate or "").startswith(_TRANSIENT):
             raise failures.not_now(place, table, _said(error)) from error
+        if error.sqlstate == _NO_STATEMENT:
+            raise LookupFailedError(
+                f"expected the server at {place} to keep a prepared statement, got: {_said(error)}; let PgBouncer pool sessions, "
+                "or use version 1.21 or later of it with max_prepared_statements"
+            ) from error
         raise failures.not_answered(place, table, _said(error)) from error
     except asyncpg.InternalClientError as error:
         # So the driver puts it when the server has ended an idle connection, and the end itself has not arrived yet.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,15 @@ def quote(name: str) -> str:
     '"say ""hi"" twice"'
     """
     return '"' + name.replace('"', '""') + '"'
+
+
+def own_name() -> str:
+    """A name for a prepared statement that no other process uses.
+
+    The driver's own names are alike in all processes: a pooler that hands a server connection from one to another would let each
+    run the other's statement, and so answer from another table.
+    """
+    return f"srj_{secrets.token_hex(8)}"
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     I64 = npt.NDArray[np.int64]
     I32 = npt.NDArray[np.int32]
 
+_MOST_BYTES = 2**30  # of rows that one probe brings out
 _LARGEST_INSERT = 2**16  # keys stored at once; more would only make the temporary arrays larger
 _TICK_SHIFT = 6  # keys of a batch that share a tick of use: 2**6
 
@@ -117,6 +118,11 @@ class ColumnarCache:
     def is_torn(self, value: bool) -> None:
         self._header[At.TORN] = value
 
+    @property
+    def most_hits(self) -> int:
+        """Keys whose rows take no more than 1 GB together, however large they are."""
+        return max(1, _MOST_BYTES // max(1, int(self._header[At.HEAVIEST])))
+
     def no_rows(self) -> pa.RecordBatch:
         """Rows of the table, none."""
         return self._entries.columns.gather(np.empty(0, np.int64))
@@ -138,6 +144,10 @@ class ColumnarCache:
         all_hit = bool(hit.all())
         if not all_hit:
             ways = ways[hit]
+        if ways.size > self.most_hits:
+            # Who asked did not know yet how large rows are, which another process has stored: the others are asked of the database.
+            hit[np.flatnonzero(hit)[self.most_hits :]] = False
+            ways, all_hit = ways[: self.most_hits], False
         entries.rule.on_hit(entries.fields, ways, self._ticks(ways.size))
         if self._unique and not self._header[At.NEGATIVES]:
             return Found(hit, hit.astype(np.int32), entries.columns.gather(ways))
@@ -162,6 +172,7 @@ class ColumnarCache:
             self._refuse(keys.take(np.flatnonzero(~kept)), stamp)
             keys, counts, rows = _subset(keys, counts, rows, kept)
             weights = weights[kept]
+        self._header[At.HEAVIEST] = max(int(self._header[At.HEAVIEST]), int(weights.max(initial=0)))
         surplus = len(keys) - self._block.geometry.ways
         if surplus > 0:
             # The last keys of a batch are those that a cache filled one by one would hold in the end.

@@ -74,6 +74,11 @@ class Cache(Protocol):
         """
         ...
 
+    @property
+    def most_hits(self) -> int:
+        """Keys that a probe can bring out at once; where more are known, the rest count as misses."""
+        ...
+
     def clear(self) -> None:
         """Forget everything."""
         ...

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 WAYS = 8
 MAGIC = int.from_bytes(b"srjcache", "little")
-VERSION = 3
+VERSION = 4
 _HEADER_WORDS = 512
 POPULATE_WRITE = 23  # Linux's MADVPOPULATE_WRITE, which Python has no name for
 _ALIGNMENT = 64
@@ -66,6 +66,7 @@ class At(IntEnum):
     HEAD = 15  # the heap segment that is being filled
     FILLS = 16  # segments whose filling has begun
     PAGE_HAND = 17  # where the search for pages to free goes on
+    HEAVIEST = 18  # the most bytes outside the views that a key's rows have taken so far
 
 
 class Geometry(NamedTuple):

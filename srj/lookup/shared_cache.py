@@ -56,6 +56,11 @@ class SharedCache:
         """Remember answers, unless another process keeps the cache for too long."""
         self._change(lambda: self._cache.insert(keys, counts, rows, started))
 
+    @property
+    def most_hits(self) -> int:
+        """Keys that a probe can bring out at once."""
+        return self._cache.most_hits
+
     def clear(self) -> None:
         """Forget everything, for all processes."""
         self._change(self._cache.clear)
