@@ -133,14 +133,15 @@ def main() -> None:
         server.execute(
             f"CREATE TABLE items AS SELECT id, 'item-' || lpad(id::text, 11, '0') AS name, id * 0.25::float8 AS price "
             f"FROM generate_series(0::bigint, {HOT + ROWS}) AS id; ALTER TABLE items RENAME id TO key; "
-            "ALTER TABLE items ADD PRIMARY KEY (key); VACUUM ANALYZE items"
+            "ALTER TABLE items ADD PRIMARY KEY (key)"
         )
+        server.execute("VACUUM ANALYZE items")
         with delayed(server.host, server.port, EACH_WAY) as proxy:
             url = server.url.replace(f":{server.port}/", f":{proxy.port}/")
             results: list[dict[str, Any]] = []
             for kind in ("pipelined", "gathered"):
                 command = [sys.executable, "-m", "benchmarks.order_delay", url, kind]
-                done = subprocess.run(command, cwd=_ROOT, check=True, capture_output=True, text=True)
+                done = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE, text=True)
                 results += json.loads(done.stdout.splitlines()[-1])
     print_table(results)
     draw(results, _ROOT / "docs" / "order_delay.png")
