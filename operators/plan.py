@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from srj.lookup.metrics import METRICS
+from srj.lookup.metrics import LARGEST, METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +30,7 @@ class Plan:
     Attributes:
         stream: the stream, or any DataFrame.
         keys: its key columns, in the order of the table's key.
+        position: its column of positions, if the order is by one.
         settings: the user's options.
         spec: the lookup; `fingerprint` names it, `payload` is its pickled form, which holds no secret.
         added: names, prefix included, and Spark types of the table columns that come out.
@@ -37,6 +38,7 @@ class Plan:
 
     stream: DataFrame
     keys: tuple[Column, ...]
+    position: Column | None
     settings: Settings
     spec: LookupSpec
     fingerprint: str
@@ -57,9 +59,11 @@ def observe(df: DataFrame, plan: Plan, *path: str) -> DataFrame:
     would take the driver 0.1 s, which `foreachBatch` pays in each micro-batch.
     """
     metrics = ".".join("`{}`".format(name.replace("`", "``")) for name in path)
+    added, largest = len(METRICS) - len(LARGEST), len(LARGEST)
     total = (
-        f"aggregate(collect_list({metrics}), array_repeat(0L, {len(METRICS)}), "
-        "(sums, more) -> zip_with(sums, more, (sum, one) -> sum + one))"
+        f"aggregate(collect_list({metrics}), array_repeat(0L, {len(METRICS)}), (sums, more) -> concat("
+        f"zip_with(slice(sums, 1, {added}), slice(more, 1, {added}), (sum, one) -> sum + one), "
+        f"zip_with(slice(sums, {added + 1}, {largest}), slice(more, {added + 1}, {largest}), (most, one) -> greatest(most, one))))"
     )
     named = F.expr(f"transform(array({total}), sums -> named_struct({', '.join(_named('sums'))}))[0]")
     table = re.sub(r"\W", "_", plan.spec.question.table)

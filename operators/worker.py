@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from srj.errors import SrjError
+from srj.errors import RequestError, SrjError
 from srj.lookup.describe import describe
 from srj.lookup.engine import engine_for
 from srj.lookup.operator import Operator
+from srj.lookup.reorder_buffer import NEVER
+from srj.lookup.restorer import Restorer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from srj.lookup.joined import Joined
+    from srj.lookup.reorder_buffer import Leaving
+    from srj.operators.passage import Passage
 
 # What leaves in one Arrow batch: a batch of keys with very many or very large matches is cut.
 _MOST_ROWS = 50_000
@@ -28,13 +33,27 @@ _METRICS_TYPE = pa.list_(pa.int64())
 
 
 class _ArrowRows:
-    """Whole stream rows as record batches."""
+    """Whole stream rows as record batches, with their positions as the last column if the order is by a column's."""
+
+    def __init__(self, time: int | None = None) -> None:
+        self._time = time
 
     def take(self, rows: pa.RecordBatch, positions: npt.NDArray[np.int64]) -> pa.RecordBatch:
         return rows.take(pa.array(positions))
 
     def nbytes(self, rows: pa.RecordBatch) -> int:
         return int(rows.nbytes)
+
+    def positions(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        column = rows.column(rows.num_columns - 1)
+        if column.null_count:
+            raise RequestError("expected a position in every row, got NULL; fill it in, or leave position out of Windows")
+        return np.asarray(column)
+
+    def times(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
+        if self._time is None:
+            return None
+        return np.asarray(rows.column(self._time).view(pa.int64()).fill_null(NEVER))
 
 
 def in_order(fingerprint: str, payload: bytes, how: str, several: bool, batches: Iterator[Any]) -> Iterator[pa.Array]:
@@ -57,52 +76,120 @@ def in_order(fingerprint: str, payload: bytes, how: str, several: bool, batches:
                 metrics = None
 
 
-def out_of_order(
-    fingerprint: str, payload: bytes, how: str, key_count: int, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """The whole-row operator: stream rows with the key columns appended in, stream rows with table columns and metrics out.
+def out_of_order(fingerprint: str, payload: bytes, passage: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The whole-row operator: stream rows and key columns in; stream rows, table columns, punctuation and metrics out.
 
     Where a batch may have no output (any `how` but left), one more row, a copy of a stream row, carries the metrics; its last
     column is not NULL, which is how it is told apart and removed.
+
+    Args:
+        fingerprint, payload: of the `LookupSpec`.
+        passage: a pickled `Passage`.
+        batches: of the partition.
     """
+    told: Passage = pickle.loads(passage)  # noqa: S301  the driver's own
     carrier: list[pa.RecordBatch] = []
 
     def split(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, tuple[pa.Array, ...]]:
-        own = batch.num_columns - key_count
-        stream = batch.select(range(own))
         if not carrier and batch.num_rows:
-            carrier.append(stream.slice(0, 1))
-        return stream, tuple(batch.columns[own:])
+            carrier.append(batch.select(range(told.columns)).slice(0, 1))
+        first_behind = told.columns + told.keys
+        own = [*range(told.columns), *range(first_behind, batch.num_columns)]
+        return batch.select(own), tuple(batch.columns[told.columns : first_behind])
 
     with engine_for(fingerprint, payload) as engine:
         operator = Operator(engine)
-        for stream, joined in operator.out_of_order(map(split, batches), _ArrowRows()):
-            for begin, piece in joined.pieces(_MOST_ROWS, _MOST_BYTES):
-                kept, rows = _rows(stream.slice(begin, len(piece.counts)), piece, how)
+        for leaving in operator.out_of_order(map(split, batches), _ArrowRows(told.time), told.order):
+            stream = leaving.rows.select(range(told.columns))
+            marks = _Marks(leaving, _time_type(stream, told)) if told.punctuate else None
+            for begin, piece in leaving.joined.pieces(_MOST_ROWS, _MOST_BYTES):
+                part = slice(begin, begin + len(piece.counts))
+                positions, rows = _rows(piece, told.how)
+                kept = stream.slice(begin, len(piece.counts))
+                if positions is not None:
+                    kept = kept.take(pa.array(positions))
                 if kept.num_rows:
-                    yield _with_metrics(kept, rows, operator.take_metrics() if how == "left" else None)
-        if how != "left" and carrier:
-            nulls = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in operator.columns], schema=operator.columns)
-            yield _with_metrics(carrier[0], nulls, operator.take_metrics())
+                    more = [] if marks is None else marks.columns(part, positions)
+                    yield _with_metrics(kept, [*rows.columns, *more], operator.take_metrics() if told.how == "left" else None)
+        if told.how != "left" and carrier:
+            kinds = [*operator.columns.types, *(_mark_types(carrier[0], told) if told.punctuate else [])]
+            yield _with_metrics(carrier[0], [pa.nulls(1, kind) for kind in kinds], operator.take_metrics())
 
 
-def _rows(stream: pa.RecordBatch, joined: Joined, how: str) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The stream rows and table rows that leave, side by side."""
-    positions: npt.NDArray[np.int64] | None
+def _rows(joined: Joined, how: str) -> tuple[npt.NDArray[np.int64] | None, pa.RecordBatch]:
+    """Which stream rows leave (None: each once), and the table rows beside them."""
     if how == "left":
-        positions, rows = joined.outer()
-    elif how == "inner":
-        positions, rows = joined.inner()
-    else:
-        positions, rows = ((joined.counts > 0) == (how == "semi")).nonzero()[0], joined.source.select([])
-    return stream if positions is None else stream.take(pa.array(positions)), rows
+        return joined.outer()
+    if how == "inner":
+        return joined.inner()
+    return ((joined.counts > 0) == (how == "semi")).nonzero()[0], joined.source.select([])
+
+
+@dataclass(frozen=True)
+class _Marks:
+    """Punctuation of stream rows that leave.
+
+    Attributes:
+        leaving: the rows.
+        kind: the type of their event time; None: none is told.
+    """
+
+    leaving: Leaving[pa.RecordBatch]
+    kind: pa.DataType | None
+
+    def columns(self, part: slice, positions: npt.NDArray[np.int64] | None) -> list[pa.Array]:
+        """Of some of the rows, each as often as it leaves: its number, all that has left, the oldest time that has not."""
+        leaving = self.leaving
+        numbers, below = leaving.arrivals[part], leaving.all_left_below()[part]
+        positions = np.arange(len(numbers)) if positions is None else positions
+        # A row has not left before the last of its matches has.
+        unfinished = np.append(positions[1:] == positions[:-1], False)
+        numbers, below = numbers[positions], below[positions]
+        columns = [pa.array(numbers), pa.array(np.where(unfinished, np.minimum(below, numbers), below))]
+        if self.kind is not None and leaving.times is not None:
+            own, since = leaving.times[part][positions], leaving.pending_since()[part][positions]
+            since = np.where(unfinished, np.minimum(since, own), since)
+            columns.append(pa.array(since, mask=since == NEVER).view(self.kind))
+        return columns
+
+
+def _time_type(stream: pa.RecordBatch, told: Passage) -> pa.DataType | None:
+    return None if told.time is None else stream.schema.field(told.time).type
+
+
+def _mark_types(stream: pa.RecordBatch, told: Passage) -> list[pa.DataType]:
+    kind = _time_type(stream, told)
+    return [pa.int64(), pa.int64(), *([] if kind is None else [kind])]
+
+
+def restore_order(
+    kept: list[int], partition: int, row: int, below: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Rows in the order of their arrival, from those of a punctuated join.
+
+    Args:
+        kept: which columns go on.
+        partition, row, below: which are the punctuation.
+        batches: of the partition; rows of several input partitions may be mixed.
+    """
+    restorers: dict[int, Restorer] = {}
+    names = [f"c{number}" for number in range(len(kept))]
+    for batch in batches:
+        partitions = np.asarray(batch.column(partition))
+        for number in np.unique(partitions).tolist():
+            mine = batch if (partitions == number).all() else batch.filter(pa.array(partitions == number))
+            if mine.num_rows:
+                marks = np.asarray(mine.column(below))
+                rows = mine.select(kept).rename_columns(names)
+                yield restorers.setdefault(number, Restorer()).add(rows, np.asarray(mine.column(row)), int(marks.max()))
+    for restorer in restorers.values():
+        yield restorer.rest()
 
 
 def out_of_order_pandas(
     fingerprint: str,
     payload: bytes,
-    how: str,
-    key_count: int,
+    passage: bytes,
     schema: pa.Schema,
     zone: str,
     frames: Iterator[pd.DataFrame],
@@ -112,7 +199,7 @@ def out_of_order_pandas(
     Integers with NULLs stay Python objects: as floats they would lose digits.
 
     Args:
-        fingerprint, payload, how, key_count: as for `out_of_order`.
+        fingerprint, payload, passage: as for `out_of_order`.
         schema: of the frames that come in.
         zone: the session's time zone, in whose local time Spark hands instants to pandas.
         frames: stream rows with the key columns appended.
@@ -124,7 +211,7 @@ def out_of_order_pandas(
         zoned = {name: frame[name].dt.tz_localize(zone, ambiguous=False) for name in instants}
         return pa.RecordBatch.from_pandas(frame.assign(**zoned), schema=schema, preserve_index=False)
 
-    for joined in out_of_order(fingerprint, payload, how, key_count, map(batch, frames)):
+    for joined in out_of_order(fingerprint, payload, passage, map(batch, frames)):
         yield joined.to_pandas(integer_object_nulls=True)
 
 
@@ -169,8 +256,8 @@ def _matched(joined: Joined) -> pa.Array:
     return pa.array(joined.counts > 0)
 
 
-def _with_metrics(stream: pa.RecordBatch, rows: pa.RecordBatch, metrics: list[int] | None) -> pa.RecordBatch:
-    columns = [*stream.columns, *rows.columns, _metrics_column(stream.num_rows, metrics)]
+def _with_metrics(stream: pa.RecordBatch, more: list[pa.Array], metrics: list[int] | None) -> pa.RecordBatch:
+    columns = [*stream.columns, *more, _metrics_column(stream.num_rows, metrics)]
     return pa.RecordBatch.from_arrays(columns, names=[f"c{position}" for position in range(len(columns))])
 
 

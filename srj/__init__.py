@@ -12,7 +12,9 @@ from srj.errors import (
     TableError,
 )
 from srj.forms import enrich_in_pandas, for_each_batch
+from srj.lookup.order import Disorder, Windows
 from srj.options import Batch, Cache
+from srj.restore import restore_order
 from srj.table import Table
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "Cache",
     "ConnectionFailedError",
     "DatabaseError",
+    "Disorder",
     "LookupFailedError",
     "LookupTimeoutError",
     "MultipleMatchesError",
@@ -27,7 +30,9 @@ __all__ = [
     "SrjError",
     "Table",
     "TableError",
+    "Windows",
     "enrich_in_pandas",
     "for_each_batch",
+    "restore_order",
     "srj_enrich",
 ]

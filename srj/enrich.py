@@ -5,14 +5,17 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Unpack
 
+import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.pandas.types import from_arrow_type
 
 from srj.databases.base import Question
-from srj.databases.conversion import check_key_type
+from srj.databases.conversion import check_key_type, spark_type
 from srj.errors import RequestError
 from srj.lookup.make_cache import check_cache
+from srj.lookup.order import Windows
 from srj.lookup.spec import LookupSpec
+from srj.operators import punctuation
 from srj.operators.in_order import in_order
 from srj.operators.out_of_order import map_in_arrow
 from srj.operators.plan import Plan
@@ -24,8 +27,9 @@ from srj.table import Table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
+    from srj.lookup.order import Order
     from srj.options import Settings
 
 
@@ -63,7 +67,11 @@ def srj_enrich(
             * ``on_multiple``: a key has several rows: ``"all"`` (default), ``"first"`` in the order of ``order_by`` (default: the
               primary key), ``"error"``.
             * ``order``: ``"input"`` (default): rows leave in their order within each partition; only key columns go through
-              Python. ``"any"``: a row leaves as soon as its answer is known; whole rows go through Python.
+              Python. ``"any"``: a row leaves as soon as its answer is known; whole rows go through Python. Between them: a
+              `Disorder` that the consumer can bear, or the `Windows` that it counts. Rows of one key always keep their order.
+            * ``punctuate``: adds ``srj_partition``, ``srj_row`` (the row's number there), ``srj_complete_below`` (all rows with a
+              smaller number have left), and, with a watermark, ``srj_pending_since`` (the oldest event time that has not left):
+              for `restore_order`, and for consumers that keep a clock of their own.
             * ``cache``: memory on each executor (``"128 MB"`` by default), ``"1_000_000 rows"``, a `Cache`, or a function that
               makes a `cachetools.Cache` for each worker.
             * ``ttl`` (``"10 min"``), ``missing_ttl`` (``"1 min"``): how long a row, or the fact that a key has none, may be
@@ -124,7 +132,9 @@ def plan_for(df: DataFrame, table: str | Table, key: str | Sequence[str] | Mappi
         (settings.prefix + column.name, from_arrow_type(column.type, prefer_timestamp_ntz=True)) for column in description.columns
     )
     check_clash(df.columns, [name for name, _ in added], case_sensitive=case_sensitive)
-    flushing = check_flushing(session) if settings.order == "any" else ()
+    if settings.punctuate:
+        _check_unpunctuated([*df.columns, *[name for name, _ in added]])
+    flushing = () if settings.order == "input" else check_flushing(session)
     for warning in (*description.warnings, *check_shuffle(session), *check_python(session), *flushing):
         warnings.warn(warning, stacklevel=3)
     spec = LookupSpec(
@@ -133,7 +143,30 @@ def plan_for(df: DataFrame, table: str | Table, key: str | Sequence[str] | Mappi
     check_cache(spec)
     cache = settings.lookup.cache
     fingerprint = spec.fingerprint(_pickle(cache.chosen if isinstance(cache, Cache) else cache))
-    return Plan(df, tuple(column for column, _ in fields), settings, spec, fingerprint, _pickle(spec), added)
+    return Plan(
+        df, tuple(column for column, _ in fields), _position(df, settings.order), settings, spec, fingerprint, _pickle(spec), added
+    )
+
+
+def _check_unpunctuated(names: Sequence[str]) -> None:
+    there = [name for name in names if name.lower() in punctuation.ALL]
+    if there:
+        raise RequestError(
+            f"expected a stream without the columns that punctuate=True adds, got {', '.join(there)}; restore its order first, or "
+            "drop them"
+        )
+
+
+def _position(df: DataFrame, order: Order) -> Column | None:
+    """The stream's column by which windows are counted."""
+    if not isinstance(order, Windows) or order.position is None:
+        return None
+    column, kind = stream_key(df, order.position, case_sensitive=is_case_sensitive(df.sparkSession), use="position")
+    if not pa.types.is_integer(kind):
+        raise RequestError(
+            f"expected a position of whole numbers, got {order.position} of type {spark_type(kind)}; cast it to bigint"
+        )
+    return column
 
 
 def _pickle(value: object) -> bytes:

@@ -55,16 +55,15 @@ def enrich_in_pandas(
     becomes a pandas frame and an Arrow batch again.
 
     Args:
-        df, table, key, options: as for `srj_enrich`; `order` is ``"any"``, whatever a config file says.
+        df, table, key, options: as for `srj_enrich`; `order` is ``"any"`` unless it is given here, whatever a config file says.
 
     Raises:
-        RequestError: also for another `order`: whole rows through pandas keep none.
+        RequestError: also for ``order="input"``, which is the key-only form's.
         DatabaseError: as `srj_enrich`.
 
     Example:
         >>> enriched = enrich_in_pandas(orders, table, "product_id", ttl="1 h")  # doctest: +SKIP
     """
-    order = options.setdefault("order", "any")
-    if order != "any":
-        raise RequestError(f"expected order='any' for the pandas form, got {order!r}; leave it out, or use srj_enrich")
+    if options.setdefault("order", "any") == "input":
+        raise RequestError("expected an order other than 'input' for the pandas form; leave it out, or use srj_enrich")
     return map_in_pandas(plan_for(df, table, key, parse_options(options)))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from srj.cache_policies import Policy, by_name, checked_rule, names
 from srj.errors import RequestError
+from srj.lookup.order import Disorder, Order, Windows
 from srj.quantities import nearest, one_of, parse_duration, parse_size, shown, whole_number
 from srj.table import column_names
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 How = Literal["left", "inner", "semi", "anti"]
 OnMultiple = Literal["all", "first", "error"]
-Order = Literal["input", "any"]
 Duration = str | int | float | timedelta | None
 CacheFactory = Callable[[], "cachetools.Cache[Any, Any]"]
 
@@ -127,6 +127,7 @@ class Options(TypedDict, total=False):
     on_multiple: OnMultiple
     order_by: str | None
     order: Order
+    punctuate: bool
     cache: Cache | CacheFactory | str | int
     ttl: Duration
     missing_ttl: Duration
@@ -162,6 +163,7 @@ class Settings:
     on_multiple: OnMultiple = "all"
     order_by: str | None = None
     order: Order = "input"
+    punctuate: bool = False
     metrics: bool = True
     lookup: LookupSettings = LookupSettings()
 
@@ -180,7 +182,10 @@ def parse_options(options: Options) -> Settings:
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
-    """Read a TOML file with the names of `Options`; ``[cache]`` and ``[batch]`` tables become `Cache` and `Batch`."""
+    """Read a TOML file with the names of `Options`; tables ``[cache]``, ``[batch]``, ``[order]`` become what they are called.
+
+    ``[order]`` holds ``max``, for a `Disorder`, or ``windows`` and ``position``, for `Windows`.
+    """
     if not isinstance(path, (str, Path)) or "\0" in str(path):
         raise RequestError(f"expected config as the path of a TOML file, got {shown(path)}")
     try:
@@ -190,6 +195,8 @@ def read_config(path: str | Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RequestError(f"expected TOML in {str(path)!r}, got a text that is not: {error}") from None
     _check_names(content, f"name in {str(path)!r}", {name: None for name in Options.__annotations__ if name != "config"})
+    if isinstance(content.get("order"), dict):
+        content["order"] = _order_table(content["order"], str(path))
     for name, settings in (("cache", Cache), ("batch", Batch)):
         if isinstance(content.get(name), dict):
             known = {each.name: None for each in fields(settings) if each.init}
@@ -209,12 +216,15 @@ def _settings(values: dict[str, Any]) -> Settings:
         prefix=_text("prefix", values.get("prefix", "")) or "",
         on_multiple=one_of("on_multiple", values.get("on_multiple", defaults.on_multiple), get_args(OnMultiple)),
         order_by=_text("order_by", values.get("order_by")),
-        order=one_of("order", values.get("order", defaults.order), get_args(Order)),
+        order=_order(values.get("order", defaults.order)),
+        punctuate=one_of("punctuate", values.get("punctuate", defaults.punctuate), (True, False)),
         metrics=one_of("metrics", values.get("metrics", defaults.metrics), (True, False)),
         lookup=_lookup_settings(values, defaults.lookup),
     )
     if settings.order_by is not None and settings.on_multiple != "first":
         raise RequestError(f"expected order_by only with on_multiple='first', got on_multiple={settings.on_multiple!r}; drop one")
+    if settings.punctuate and settings.order == "input":
+        raise RequestError("expected punctuate only where rows may leave out of their order, got order='input'; drop one")
     if settings.how in ("semi", "anti") and (settings.columns is not None or settings.prefix):
         raise RequestError(f"expected no columns or prefix with how={settings.how!r}, which adds no column; drop them")
     return settings
@@ -246,6 +256,29 @@ def _check_names(given: Mapping[str, object], what: str, known: Mapping[str, obj
     for name in given:
         if name not in known:
             raise RequestError(f"expected a known {what}, got {name!r}; {nearest(name, list(known))}")
+
+
+def _order(given: object) -> Order:
+    if isinstance(given, (Disorder, Windows)):
+        return given
+    if given == "input" or given == "any":  # noqa: PLR1714  so that the type checker knows which
+        return given
+    raise RequestError(
+        f"expected order as 'input', 'any', Disorder(max=…) or Windows(…), got {given!r}; Disorder(max=0) is the order of the input"
+    )
+
+
+def _order_table(table: dict[str, Any], path: str) -> Order:
+    known: dict[str, object] = {"max": None, "windows": None, "position": None}
+    _check_names(table, f"name in [order] of {path!r}", known)
+    if "max" in table and len(table) == 1:
+        return Disorder(max=table["max"])
+    windows = table.get("windows")
+    if "max" in table or not isinstance(windows, list):
+        raise RequestError(
+            f"expected max, or windows as a list, in [order] of {path!r}, got {table}; write windows = [10, [100, 20]]"
+        )
+    return Windows(*(tuple(window) if isinstance(window, list) else window for window in windows), position=table.get("position"))
 
 
 def _text(name: str, value: object) -> str | None:

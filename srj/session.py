@@ -109,7 +109,7 @@ def check_flushing(session: SparkSession) -> tuple[str, ...]:
     if _conf(session, "spark.python.udf.pipelined.enabled") == "true":
         return ()
     warning = (
-        "order='any' asks for rows to leave early, but Spark gathers 64 KB before it takes a batch from Python; "
+        "this order asks for rows to leave early, but Spark gathers 64 KB before it takes a batch from Python; "
         "start the session with spark.python.udf.pipelined.enabled=true (Spark 4.3 and later)"
     )
     return (warning,)

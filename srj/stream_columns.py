@@ -43,7 +43,7 @@ def key_pairs(key: object) -> list[tuple[str, str]]:
     return pairs
 
 
-def stream_key(df: DataFrame, name: str, *, case_sensitive: bool) -> tuple[Column, pa.DataType]:
+def stream_key(df: DataFrame, name: str, *, case_sensitive: bool, use: str = "key") -> tuple[Column, pa.DataType]:
     """The stream's column of this name, or the nested one of this path, and its Arrow type.
 
     Raises:
@@ -51,7 +51,7 @@ def stream_key(df: DataFrame, name: str, *, case_sensitive: bool) -> tuple[Colum
     """
     path = _find(df.schema, [name], case_sensitive) or _find(df.schema, name.split("."), case_sensitive)
     if path is None:
-        raise RequestError(f"expected a stream column named {name!r} for the key, got none; {nearest(name, df.columns)}")
+        raise RequestError(f"expected a stream column named {name!r} for the {use}, got none; {nearest(name, df.columns)}")
     names, data_type = path
     if [_fold(column, case_sensitive) for column in df.columns].count(_fold(names[0], case_sensitive)) > 1:
         raise RequestError(f"expected one stream column named {names[0]!r}, got several; rename all but one of them first")
@@ -63,7 +63,7 @@ def stream_key(df: DataFrame, name: str, *, case_sensitive: bool) -> tuple[Colum
         except Exception as error:
             cause = error
     raise RequestError(
-        f"expected a key of a simple type, got {name} of type {data_type.simpleString()}; name a field of it, or cast it first"
+        f"expected a {use} of a simple type, got {name} of type {data_type.simpleString()}; name a field of it, or cast it first"
     ) from cause
 
 

@@ -24,6 +24,8 @@ from srj.table import DatabaseUrl
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy.typing as npt
+
 
 @dataclass
 class Scripted:
@@ -121,3 +123,11 @@ class ArrowRows:
     def nbytes(self, rows: pa.RecordBatch) -> int:
         """Their memory."""
         return int(rows.nbytes)
+
+    def positions(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """A column of that name."""
+        return np.asarray(rows["position"])
+
+    def times(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64] | None:
+        """A column of that name, if there is one."""
+        return np.asarray(rows["time"]) if "time" in rows.schema.names else None

@@ -59,7 +59,8 @@ def expected(batches: list[list[int | None]], rows: dict[Any, list[str]]) -> lis
 def run_out_of_order(operator: Operator, batches: list[list[int | None]]) -> tuple[list[int], list[tuple[int, str]]]:
     """The rows that left, in the order of leaving, and their matches."""
     left, matches = [], []
-    for rows, joined in operator.out_of_order(as_batches(batches), ArrowRows()):
+    for leaving in operator.out_of_order(as_batches(batches), ArrowRows()):
+        rows, joined = leaving.rows, leaving.joined
         numbers = rows["row"].to_pylist()
         left += numbers
         positions, found = joined.inner()

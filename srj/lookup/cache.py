@@ -129,7 +129,7 @@ class ColumnarCache:
 
     def encode(self, keys: Keys) -> EncodedKeys:
         """The keys as words and hashes, as this cache compares them."""
-        return encode_keys(keys.columns, self._hash_words)
+        return keys.encoded if self._hash_words is hash_rows else encode_keys(keys.columns, self._hash_words)
 
     def lookup(self, keys: Keys, now: float) -> Found:
         """Probe all keys (doubles allowed) and copy out the rows of those that are known and not expired at `now`."""

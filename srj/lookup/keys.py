@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from srj.lookup.encoding import EncodedKeys, encode_keys
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -42,6 +45,11 @@ class Keys:
 
     def __len__(self) -> int:
         return len(self.columns[0])
+
+    @cached_property
+    def encoded(self) -> EncodedKeys:
+        """As words and hashes; the cache and the reorder buffer both ask for them."""
+        return encode_keys(self.columns)
 
     def take(self, positions: npt.NDArray[np.int64]) -> Keys:
         """The keys at these positions."""

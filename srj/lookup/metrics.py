@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 @dataclass
 class Metrics:
-    """Counters since they were last taken; every row of the stream counts once as hit, miss, null or impossible.
+    """Counts since they were last taken; every row of the stream counts once as hit, miss, null or impossible.
 
     Attributes:
         rows: rows of the stream.
@@ -24,6 +24,11 @@ class Metrics:
         evictions: cache entries removed to make room.
         uncached: answers that the cache could not keep.
         bypasses: probes and inserts that did without the cache, for another process kept it for too long.
+        waiting, pinned: the most rows that waited at a time; the most of them whose matches were known and that had to stay for the
+            sake of the order.
+        distance: the largest scrambling distance.
+        predicted_distance: the largest that the thesis predicted: what the waiting lookups take, in rows of the stream that come
+            meanwhile. It decides nothing.
     """
 
     rows: int = 0
@@ -40,6 +45,10 @@ class Metrics:
     evictions: int = 0
     uncached: int = 0
     bypasses: int = 0
+    waiting: int = 0
+    pinned: int = 0
+    distance: int = 0
+    predicted_distance: int = 0
 
     def take(self) -> list[int]:
         """The counters in the order of `METRICS`, which then start again from zero.
@@ -55,3 +64,5 @@ class Metrics:
 
 
 METRICS = tuple(field.name for field in fields(Metrics))
+# Of all tasks of a micro-batch these are not added up: the largest counts. They stand last.
+LARGEST = ("waiting", "pinned", "distance", "predicted_distance")

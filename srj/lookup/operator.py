@@ -7,6 +7,7 @@ came, reading ahead while lookups are under way, as a processor executes out of 
 from __future__ import annotations
 
 import queue
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -16,8 +17,10 @@ from srj.databases.conversion import convert_key
 from srj.errors import DatabaseError, SrjError
 from srj.lookup.keys import Keys
 from srj.lookup.metrics import Metrics
+from srj.lookup.order import Windows, rule_of
+from srj.lookup.pending import Pending
 from srj.lookup.probe import Probe
-from srj.lookup.waiting_queue import Waiting, WaitingQueue
+from srj.lookup.reorder_buffer import Leaving, ReorderBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from srj.lookup.engine import Engine
     from srj.lookup.flight import Arrivals, Flight
     from srj.lookup.joined import Joined
+    from srj.lookup.order import Order
 
 T = TypeVar("T")
 
@@ -50,6 +54,14 @@ class RowsOf(Protocol[T]):
         """The memory they take."""
         ...
 
+    def positions(self, rows: T) -> npt.NDArray[np.int64]:
+        """Where they stand, for `Windows(position=…)`."""
+        ...
+
+    def times(self, rows: T) -> npt.NDArray[np.int64] | None:
+        """Their event times, where punctuation is to tell which are pending."""
+        ...
+
 
 class _NoRows:
     """For batches of which only the keys are there."""
@@ -60,6 +72,13 @@ class _NoRows:
     def nbytes(self, rows: None) -> int:  # noqa: ARG002  the Protocol's
         """Nothing."""
         return 0
+
+    def positions(self, rows: None) -> npt.NDArray[np.int64]:  # noqa: ARG002  the Protocol's
+        """None."""
+        return np.zeros(0, np.int64)
+
+    def times(self, rows: None) -> None:
+        """None."""
 
 
 class Operator:
@@ -84,41 +103,52 @@ class Operator:
         # Reading further ahead than this would not make the database any faster, and let answers pile up.
         self._most_awaited = 2 * engine.spec.settings.batch.in_flight
         self._awaited: set[Flight] = set()
+        self._started, self._lookup_seconds = time.monotonic(), 0.0  # the slowest lookup so far
         self._arrivals: Arrivals = queue.SimpleQueue()
         self._cache_before = engine.cache_stats()
 
-    def out_of_order(self, batches: Iterable[tuple[T, tuple[pa.Array, ...]]], rows_of: RowsOf[T]) -> Iterator[tuple[T, Joined]]:
-        """Rows leave as soon as their matches are known.
-
-        Rows with the same key leave in the order of their arrival, unless a lookup takes longer than the shorter ttl: later rows
-        must not wait for it then, and may overtake.
+    def out_of_order(
+        self, batches: Iterable[tuple[T, tuple[pa.Array, ...]]], rows_of: RowsOf[T], order: Order = "any"
+    ) -> Iterator[Leaving[T]]:
+        """Rows leave as soon as their matches are known and `order` lets them; those of one key in the order of their arrival.
 
         Args:
             batches: the caller's rows with their key columns, arrays of one length.
-            rows_of: how to take some of the caller's rows.
+            rows_of: how to take some of the caller's rows, and their positions where `order` is by a column's.
+            order: how far rows may leave out of their order.
 
         Yields:
             Stream rows, in pieces of any length, with their matches.
         """
-        waiting: WaitingQueue[T] = WaitingQueue()
+        buffer: ReorderBuffer[T] = ReorderBuffer(rule_of(order))
         for batch, keys in self._cut(batches, rows_of):
             probe = self._probe(keys)
-            for missing in probe.missing():
-                rows = rows_of.take(batch, missing.positions)
-                waiting.add(Waiting(rows, missing, rows_of.nbytes(rows) + self._expected(len(missing.positions))))
-            # Before this batch's hits: what landed before the probe may hold older rows of the same keys.
-            yield from self._landed(waiting, block=False)
-            positions, joined = probe.known()
-            if positions is None or len(positions):
+            # What landed before the probe may hold older rows of the same keys.
+            landed = self._land(buffer)
+            yield from self._leaving(buffer)
+            if not buffer and probe.is_known:
+                joined = probe.joined()
                 self._count(joined)
-                yield batch if positions is None else rows_of.take(batch, positions), joined
-            while waiting and self._is_full(waiting.bytes):
-                if waiting.bytes > self._waiting_bytes:
+                yield buffer.pass_by(batch, joined, rows_of.times(batch))
+                continue
+            size = rows_of.nbytes(batch) + probe.nbytes + self._expected(len(probe.admitted.missed))
+            sections = None
+            if isinstance(order, Windows):
+                positions = buffer.arrived + np.arange(probe.length) if order.position is None else rows_of.positions(batch)
+                sections = order.sections(positions)
+            buffer.add(Pending(batch, rows_of, probe, buffer.arrived, size, sections, rows_of.times(batch)))
+            for flight in landed:  # this batch may have joined them
+                buffer.land(flight)
+            yield from self._leaving(buffer)
+            while buffer and self._is_full(buffer.nbytes):
+                if buffer.nbytes > self._waiting_bytes:
                     self._engine.flush()  # it may all wait for one flight that is still being filled
-                yield from self._landed(waiting, block=True)
+                self._land(buffer, self._next_arrival())
+                yield from self._leaving(buffer)
         self._engine.flush()
-        while waiting:
-            yield from self._landed(waiting, block=True)
+        while buffer:
+            self._land(buffer, self._next_arrival())
+            yield from self._leaving(buffer)
 
     def in_order(self, batches: Iterable[tuple[pa.Array, ...]]) -> Iterator[Joined]:
         """Batches leave whole and in their order; the next ones are probed, and asked, while the first waits.
@@ -203,21 +233,32 @@ class Operator:
         self.metrics.misses += len(admitted.missed)
         # A row without an askable key is not absent: the table was never asked.
         self.metrics.absent -= length - len(keys)
-        return Probe(length, asked, admitted)
+        return Probe(length, keys, asked, admitted)
 
-    def _landed(self, waiting: WaitingQueue[T], *, block: bool) -> Iterator[tuple[T, Joined]]:
-        """Rows whose flight has landed; with `block` at least one flight is awaited."""
-        while True:
-            try:
-                flight = self._next_arrival() if block else self._arrivals.get_nowait()
-            except queue.Empty:
-                return
-            block = False
+    def _land(self, buffer: ReorderBuffer[T], *awaited: Flight) -> list[Flight]:
+        """Let the buffer know of these flights, and of all that have landed meanwhile."""
+        landed = list(awaited)
+        while not self._arrivals.empty():
+            landed.append(self._arrivals.get_nowait())
+        for flight in landed:
             self._count_flight(flight)
-            for entry in waiting.take(flight):
-                joined = entry.missing.joined()
-                self._count(joined)
-                yield entry.rows, joined
+            buffer.land(flight)
+        return landed
+
+    def _leaving(self, buffer: ReorderBuffer[T]) -> Iterator[Leaving[T]]:
+        for leaving in buffer.retire():
+            self._count(leaving.joined)
+            self.metrics.distance = max(self.metrics.distance, buffer.largest_distance)
+            yield leaving
+        if buffer:
+            self.metrics.pinned = max(self.metrics.pinned, buffer.pinned)
+            self.metrics.waiting = max(self.metrics.waiting, buffer.length)
+            self.metrics.predicted_distance = max(self.metrics.predicted_distance, self._predicted(buffer.arrived))
+
+    def _predicted(self, arrived: int) -> int:
+        """The thesis's maximum scrambling distance: the cost of each waiting lookup over the interval between rows."""
+        interval = (time.monotonic() - self._started) / max(1, arrived)
+        return round(len(self._awaited) * self._lookup_seconds / interval)
 
     def _retire(self, probe: Probe) -> Joined:
         """The batch's matches, awaited if need be."""
@@ -264,6 +305,7 @@ class Operator:
     def _count_flight(self, flight: Flight) -> None:
         """Add a landed flight to the metrics, or raise its error."""
         self._awaited.discard(flight)
+        self._lookup_seconds = max(self._lookup_seconds, flight.seconds)
         if flight.error is not None:
             if isinstance(flight.error, SrjError):
                 # A copy: several operators may raise the same flight's error, each with its own traceback.

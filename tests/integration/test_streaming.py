@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from srj import RequestError, enrich_in_pandas, for_each_batch, srj_enrich
+from srj import Disorder, RequestError, Windows, enrich_in_pandas, for_each_batch, srj_enrich
 from tests.integration.scripts import run
 from tests.integration.stores import Store, open_store
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FILES, ROWS, PRESENT = 6, 200, 40
 START = datetime(2024, 3, 1, tzinfo=UTC)
 ORDERS = ("input", "any")
+ALL_ORDERS = (*ORDERS, Disorder(max=50), Windows(30))
 SCHEMA = "n bigint, k int, time timestamp"
 
 
@@ -84,9 +85,9 @@ def _expected() -> Counter[tuple[Any, ...]]:
     return Counter((n, k, *((f"family {k % 4}", k) if k is not None and k < PRESENT else (None, None))) for n, k in keys)
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", ALL_ORDERS, ids=repr)
 def test_windows_after_the_join_close_by_the_watermark_before_it(
-    spark: SparkSession, shop: Store, files: Path, tmp_path: Path, order: str
+    spark: SparkSession, shop: Store, files: Path, tmp_path: Path, order: Any
 ) -> None:
     """A watermark, the join, a windowed aggregation in append mode: the windows of a batch query; and the metrics add up."""
 
@@ -97,7 +98,7 @@ def test_windows_after_the_join_close_by_the_watermark_before_it(
         return grouped.selectExpr("window.start", "family", "events", "total")
 
     def joined(frame: DataFrame) -> DataFrame:
-        return frame.transform(srj_enrich, shop.table("shop"), key="k", order=order, ttl=1000.0 + ORDERS.index(order))
+        return frame.transform(srj_enrich, shop.table("shop"), key="k", order=order, ttl=1000.0 + ALL_ORDERS.index(order))
 
     stream = joined(_stream(spark, files).withWatermark("time", "10 seconds"))
     assert stream.schema["time"].metadata == {"spark.watermarkDelayMs": 10_000}
@@ -185,7 +186,7 @@ def test_map_in_pandas_gives_the_same_rows_as_map_in_arrow(spark: SparkSession, 
             assert Counter(map(tuple, found.collect())) == Counter(map(tuple, expected.collect())), how
     finally:
         spark.conf.set(zone, "UTC")
-    with pytest.raises(RequestError, match="expected order='any' for the pandas form, got 'input'; leave it out"):
+    with pytest.raises(RequestError, match="expected an order other than 'input' for the pandas form; leave it out"):
         enrich_in_pandas(batch, shop.table("shop"), "k", order="input")
 
 

@@ -1,0 +1,185 @@
+"""What an order constraint costs: how long rows stay in the operator, over a database with 50 ms round trips and 80 % hits.
+
+``python -m benchmarks.order_delay`` prints the table of docs/order.md and draws its plot. A paced source sends batches of 1,000
+rows; each row is stamped when the operator reads it, when it leaves the operator, and when the next operator gets it from Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import LongType, StructField, StructType
+
+from benchmarks.setting import _server
+from srj import Disorder, Table
+from srj.enrich import plan_for
+from srj.operators import out_of_order
+from srj.options import parse_options
+from tests.delay_proxy import delayed
+from tests.local_spark import local_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from srj.operators.plan import Plan
+
+_ROOT = Path(__file__).resolve().parent.parent
+ROWS, BATCH, HOT = 200_000, 1_000, 5_000
+EACH_WAY = 0.025
+PACE = 0.010  # seconds between two batches: 100,000 rows/s
+ORDERS: dict[str, Any] = {
+    "0": Disorder(max=0),
+    "100": Disorder(max=100),
+    "1,000": Disorder(max=1_000),
+    "10,000": Disorder(max=10_000),
+    "any": "any",
+}
+
+
+def stamped(batches: Iterator[pa.RecordBatch], column: int) -> Iterator[pa.RecordBatch]:
+    """The batches, with the time in one column."""
+    for batch in batches:
+        columns = list(batch.columns)
+        columns[column] = pa.array(np.full(batch.num_rows, time.monotonic_ns()))
+        yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def paced(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One batch at a time, none before its time."""
+    begun = None
+    for number, batch in enumerate(batches):
+        begun = time.monotonic() if begun is None else begun
+        time.sleep(max(0.0, begun + number * PACE - time.monotonic()))
+        yield batch
+
+
+def timed_join(plan: Plan) -> DataFrame:
+    """The out-of-order operator, with stamps in the stream's columns 2 (read) and 3 (left)."""
+    fingerprint, payload, passage = plan.fingerprint, plan.payload, out_of_order._passage(plan)  # noqa: SLF001
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from srj.operators import worker  # noqa: PLC0415  in the worker
+
+        yield from stamped(worker.out_of_order(fingerprint, payload, passage, stamped(batches, 2)), 3)
+
+    joined = out_of_order._numbered(plan).mapInArrow(run, out_of_order._schema(plan))  # noqa: SLF001
+    return out_of_order._finish(joined, plan)  # noqa: SLF001
+
+
+def measure(spark: SparkSession, table: Table, order: Any, *, with_pace: bool) -> dict[str, float]:
+    """One run over cold keys beside hot ones: seconds in all, milliseconds that hits stayed in the operator and after it."""
+    # Four hot keys, then one that is asked for the first time; hot ones are in the cache already.
+    source = spark.range(0, ROWS, 1, 1).selectExpr(
+        f"if(id % 5 = 0, {HOT} + id div 5, id * 7919 % {HOT}) AS key", "id % 5 <> 0 AS is_hot", "0L AS read", "0L AS left"
+    )
+    if with_pace:
+        source = source.mapInArrow(paced, source.schema)
+    plan = plan_for(source, table, "key", parse_options({"order": order, "ttl": None, "missing_ttl": None, "metrics": False}))
+    joined = timed_join(plan).selectExpr("is_hot", "read", "left", "0L AS got")
+    schema = StructType([*joined.schema.fields[:3], StructField("got", LongType())])
+    begun = time.monotonic()
+    rows = joined.mapInArrow(lambda batches: stamped(batches, 3), schema).toArrow()
+    seconds = time.monotonic() - begun
+    hot = rows.filter(rows["is_hot"])
+    read, left, got = (np.asarray(hot[name]) / 1e6 for name in ("read", "left", "got"))
+    result = {"seconds": seconds}
+    for name, delay in (("operator", left - read), ("spark", got - read)):
+        result |= {f"{name}_p50": float(np.percentile(delay, 50)), f"{name}_p99": float(np.percentile(delay, 99))}
+    return result
+
+
+def one_session(url: str, pipelined: bool) -> list[dict[str, Any]]:
+    """All orders in one Spark session; the setting can't change in it."""
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    results = []
+    with TemporaryDirectory(prefix="srj-order-") as folder:
+        more = {
+            "spark.python.udf.pipelined.enabled": str(pipelined).lower(),
+            "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH),
+            "spark.log.level": "ERROR",
+        }
+        spark = local_spark(Path(folder), 2, more)
+        for number, (name, order) in enumerate(ORDERS.items()):
+            for with_pace in (True, False):
+                table = Table(url, ("items",), where=f"{2 * number + with_pace} >= 0")  # a cache of its own
+                hot = spark.range(0, HOT, 1, 1).selectExpr("id AS key", "true AS is_hot", "0L AS read", "0L AS left")
+                warm = plan_for(
+                    hot, table, "key", parse_options({"order": order, "ttl": None, "missing_ttl": None, "metrics": False})
+                )
+                timed_join(warm).write.format("noop").mode("overwrite").save()
+                result = measure(spark, table, order, with_pace=with_pace)
+                results.append({"pipelined": pipelined, "paced": with_pace, "order": name, **result})
+        spark.stop()
+    return results
+
+
+def main() -> None:
+    """Both kinds of session, each in a process of its own, for Spark keeps static settings."""
+    if len(sys.argv) > 1:
+        json.dump(one_session(sys.argv[1], sys.argv[2] == "pipelined"), sys.stdout)
+        return
+    with _server() as server:
+        server.execute(
+            f"CREATE TABLE items AS SELECT id, 'item-' || lpad(id::text, 11, '0') AS name, id * 0.25::float8 AS price "
+            f"FROM generate_series(0::bigint, {HOT + ROWS}) AS id; ALTER TABLE items RENAME id TO key; "
+            "ALTER TABLE items ADD PRIMARY KEY (key)"
+        )
+        server.execute("VACUUM ANALYZE items")
+        with delayed(server.host, server.port, EACH_WAY) as proxy:
+            url = server.url.replace(f":{server.port}/", f":{proxy.port}/")
+            results: list[dict[str, Any]] = []
+            for kind in ("pipelined", "gathered"):
+                command = [sys.executable, "-m", "benchmarks.order_delay", url, kind]
+                done = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE, text=True)
+                results += json.loads(done.stdout.splitlines()[-1])
+    print_table(results)
+    draw(results, _ROOT / "docs" / "order_delay.png")
+
+
+def print_table(results: list[dict[str, Any]]) -> None:
+    """In Markdown."""
+    print("| Spark passes on | source | constraint | hits in the operator, p50 / p99 | to the next operator, p50 / p99 | total |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for row in results:
+        spark = "each batch" if row["pipelined"] else "64 KB"
+        source = "100,000 rows/s" if row["paced"] else "as fast as it can"
+        print(
+            f"| {spark} | {source} | {row['order']} | {row['operator_p50']:.1f} / {row['operator_p99']:.1f} ms "
+            f"| {row['spark_p50']:.1f} / {row['spark_p99']:.1f} ms | {row['seconds']:.2f} s |"
+        )
+
+
+def draw(results: list[dict[str, Any]], path: Path) -> None:
+    """The paced runs: delay by constraint."""
+    import matplotlib as mpl  # noqa: PLC0415  only here
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    figure, axes = plt.subplots(figsize=(6, 3.5))
+    names = list(ORDERS)
+    for pipelined, colour in ((True, "tab:blue"), (False, "tab:orange")):
+        rows = {row["order"]: row for row in results if row["paced"] and row["pipelined"] == pipelined}
+        for percentile, style in (("p50", "-"), ("p99", "--")):
+            label = f"{'pipelined' if pipelined else 'not pipelined'}, {percentile}"
+            axes.plot(names, [rows[name][f"spark_{percentile}"] for name in names], style, color=colour, marker="o", label=label)
+    axes.set(xlabel="order constraint (rows)", ylabel="delay of hits, ms", yscale="log")
+    axes.legend(fontsize=8)
+    axes.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    main()

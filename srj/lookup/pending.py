@@ -1,0 +1,167 @@
+"""The rows of one batch that have not left yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from srj.lookup.joined import Joined, concat_rows, run_starts
+from srj.lookup.probe import KNOWN
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from srj.lookup.flight import Flight
+    from srj.lookup.operator import RowsOf
+    from srj.lookup.probe import Probe
+
+    Bools = npt.NDArray[np.bool_]
+    I64 = npt.NDArray[np.int64]
+    U64 = npt.NDArray[np.uint64]
+
+T = TypeVar("T")
+
+
+class Pending(Generic[T]):
+    """Rows of one batch, in the order of their arrival; those that leave are taken out.
+
+    Args:
+        rows: the caller's batch.
+        rows_of: how to handle it.
+        probe: what became of its keys.
+        begin: arrival number of its first row.
+        nbytes: memory that it takes, with what is still expected for it.
+        sections, times: of each row: see `Windows.sections`; its event time. None where nobody asks.
+
+    Attributes:
+        arrivals: int64, arrival numbers.
+        flights: what rows wait for.
+        flight: which of them a row waits for or has waited for; `KNOWN`: none.
+        ready: whether its matches are known.
+        behind: whether it stays nevertheless, for an earlier row of the same key is still waiting.
+        first: int64, the number, from 1, of the first later row that left before it; 0: none yet.
+        hash: uint64, of a row's key, where it has been asked for; 0: it has no key.
+    """
+
+    def __init__(
+        self,
+        rows: T,
+        rows_of: RowsOf[T],
+        probe: Probe,
+        begin: int,
+        nbytes: int,
+        sections: I64 | None = None,
+        times: I64 | None = None,
+    ) -> None:
+        length = probe.length
+        self._rows, self._rows_of = rows, rows_of
+        self._keys = probe.keys
+        self._found = probe.admitted.found.rows
+        self.flights = probe.admitted.flights
+        self.begin = begin
+        self.nbytes = nbytes
+        self._at = np.arange(length)  # where a row stands in `_rows`
+        self.arrivals = self._at + begin
+        # Of rows that the cache knew: how many matches, and where they begin in `_found`. Of others: the key's place in its flight.
+        self.flight, self._key, self._counts, self._place = probe.by_row()
+        self.ready = self.flight == KNOWN
+        self.behind = np.zeros(length, bool)
+        self.first = np.zeros(length, np.int64)
+        self.hash = np.zeros(length, np.uint64)
+        self.hash_rows(np.flatnonzero(~self.ready))
+        self.sections = np.zeros(length, np.int64) if sections is None else sections
+        self.times = times
+        self._all_known = int(np.count_nonzero(self.ready))  # whose matches `_found` holds, in their order
+        self._held = length  # rows of `_rows`
+
+    def __len__(self) -> int:
+        return len(self.arrivals)
+
+    @property
+    def going(self) -> Bools:
+        """Which rows may leave as far as their own keys go."""
+        going: Bools = self.ready & ~self.behind
+        return going
+
+    def land(self, flight: Flight) -> None:
+        """Know the matches of the rows that waited for this flight."""
+        self.ready |= self.flight == self.flights.index(flight)
+
+    @property
+    def lowest(self) -> int:
+        """The smallest arrival number, when there is one."""
+        return int(self.arrivals[0])
+
+    def waits_other_than(self, flight: Flight | None) -> Bools:
+        """Which rows stay for the sake of their own keys, save those that wait for this flight."""
+        stays: Bools = ~self.going
+        if flight in self.flights:
+            stays &= self.flight != self.flights.index(flight)
+        return stays
+
+    def hash_rows(self, rows: I64) -> None:
+        """Fill in the hashes of the keys of these rows."""
+        rows = rows[self._key[rows] >= 0]
+        if len(rows):
+            self.hash[rows] = self._keys.encoded.hashes[self._key[rows]]
+
+    def leave(self, chosen: I64) -> tuple[T, Joined]:
+        """Take out rows whose matches are known: themselves and their matches."""
+        rows = self._rows if len(chosen) == self._held else self._rows_of.take(self._rows, self._at[chosen])
+        joined = self._joined(chosen)
+        stay = np.ones(len(self), bool)
+        stay[chosen] = False
+        kept = stay.nonzero()[0]
+        for name in _BY_ROW:
+            setattr(self, name, getattr(self, name).take(kept))
+        if self.times is not None:
+            self.times = self.times[kept]
+        if 2 * len(self) < self._held and len(self):
+            self._compact()
+        return rows, joined
+
+    def _joined(self, chosen: I64) -> Joined:
+        flights = self.flight[chosen]
+        if len(flights) and (flights == flights[0]).all():
+            return self._from(int(flights[0]), chosen)
+        counts, starts = np.zeros(len(chosen), np.int32), np.zeros(len(chosen), np.int64)
+        sources: list[pa.RecordBatch] = []
+        before = 0
+        for flight in np.unique(flights).tolist():
+            mine = flights == flight
+            part = self._from(flight, chosen[mine])
+            # Only the rows that are wanted: a flight's others may leave much later.
+            sources.append(part.inner()[1])
+            counts[mine] = part.counts
+            starts[mine] = run_starts(part.counts) + before
+            before += int(part.counts.sum())
+        return Joined(counts, concat_rows(sources) if self._found.num_columns else self._found, starts)
+
+    def _from(self, flight: int, chosen: I64) -> Joined:
+        """Rows that have their matches from one place."""
+        place = self._place[chosen]
+        if flight != KNOWN:
+            landed = self.flights[flight]
+            return Joined(landed.counts[place], landed.landed_rows, landed.starts[place])
+        counts = self._counts[chosen]
+        return Joined(counts, self._found) if len(chosen) == self._all_known else Joined(counts, self._found, place)
+
+    def _compact(self) -> None:
+        """Keep what the rows that are left need, and no more."""
+        self.nbytes = self.nbytes * len(self) // self._held
+        self._rows = self._rows_of.take(self._rows, self._at)
+        self._at, self._held = np.arange(len(self)), len(self)
+        known = np.flatnonzero(self.flight == KNOWN)
+        left = Joined(self._counts[known], self._found, self._place[known])
+        self._found = left.inner()[1] if len(known) else _no_rows(self._found.schema)
+        self._place[known], self._all_known = run_starts(left.counts), len(known)
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """Unlike an empty slice, it keeps nobody's memory."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+_BY_ROW = ("_at", "arrivals", "flight", "_key", "_counts", "_place", "ready", "behind", "first", "hash", "sections")
