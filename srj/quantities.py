@@ -45,18 +45,18 @@ def parse_duration(name: str, value: object) -> float | None:
 def parse_size(value: object) -> tuple[int, Literal["bytes", "rows"]]:
     """Bytes or rows of ``"128 MB"``, ``"64 MiB"``, ``"1_000_000 rows"`` or a number of bytes.
 
-    >>> parse_size("128 MB"), parse_size("5000 rows")
-    ((128000000, 'bytes'), (5000, 'rows'))
+    >>> parse_size("128 MB"), parse_size("0.5 GB"), parse_size("5000 rows")
+    ((128000000, 'bytes'), (500000000, 'bytes'), (5000, 'rows'))
     """
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST:
         return value, "bytes"
     match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
-    if match and float(match[1]) >= 1:
+    if match:
         unit = match[2].lower()
         amount = float(match[1]) * _BYTES.get(unit, 1)
-        if amount < _MOST and unit in ("row", "rows"):
+        if 1 <= amount < _MOST and unit in ("row", "rows"):
             return int(amount), "rows"
-        if amount < _MOST and unit in _BYTES:
+        if 1 <= amount < _MOST and unit in _BYTES:
             return int(amount), "bytes"
     raise RequestError(f"expected a cache size such as '128 MB', '1_000_000 rows' or a number of bytes, got {shown(value)}")
 

@@ -106,7 +106,8 @@ def is_case_sensitive(session: SparkSession) -> bool:
 
 def check_flushing(session: SparkSession) -> tuple[str, ...]:
     """A warning where a batch does not leave Python when it is made, but when 64 KB have gathered."""
-    if _conf(session, "spark.python.udf.pipelined.enabled") == "true":
+    # With its default: asking Connect for what is not set makes its server log an error.
+    if session.conf.get("spark.python.udf.pipelined.enabled", "false") == "true":
         return ()
     warning = (
         "this order asks for rows to leave early, but Spark gathers 64 KB before it takes a batch from Python; "

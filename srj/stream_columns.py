@@ -78,6 +78,14 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, **zone)
 
 
+def _other_prefix(name: str, taken: Mapping[str, str], case_sensitive: bool) -> str:
+    """One that makes the name free."""
+    for prefix in (f"{name[:1]}_", "table_", "srj_"):
+        if not name.startswith(prefix) and _fold(prefix + name, case_sensitive) not in taken:
+            return f"a prefix such as prefix={prefix!r}"
+    return "another prefix"
+
+
 def check_clash(taken: Sequence[str], added: Sequence[str], *, case_sensitive: bool) -> None:
     """Refuse added names that the stream, or another added column, has already."""
     seen = {_fold(name, case_sensitive): name for name in taken}
@@ -90,7 +98,7 @@ def check_clash(taken: Sequence[str], added: Sequence[str], *, case_sensitive: b
         else:
             raise RequestError(
                 f"expected names that the stream does not have, got the table's column {name!r} beside the stream's {other!r}; "
-                f"give a prefix such as prefix='{name[:1]}_', or choose columns"
+                f"give {_other_prefix(name, seen, case_sensitive)}, or choose columns"
             )
 
 

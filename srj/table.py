@@ -62,6 +62,8 @@ class DatabaseUrl:
         >>> DatabaseUrl.parse("mysql://reader:secret@db/shop")
         DatabaseUrl('mysql://reader:***@db:3306/shop')
         """
+        if text.lower().startswith("jdbc:"):
+            raise RequestError(f"expected a URL of the form {_SHAPE}, got {mask(text)!r}, which is JDBC's; leave out jdbc:")
         match = _URL.fullmatch(text)
         if match is None or _SPACE.search(text) or "#" in text:
             raise RequestError(

@@ -35,6 +35,7 @@ from srj.lookup.keys import Keys
 from srj.lookup.operator import WAITING_BYTES, Operator
 from srj.lookup.spec import LookupSpec
 from srj.options import parse_options
+from srj.stream_columns import check_clash
 from srj.table import DatabaseUrl
 from tests.scripted import Scripted, ScriptedConnection, scripted_engine
 
@@ -695,3 +696,18 @@ def test_a_url_that_is_not_well_formed_is_refused_without_its_password(url: str)
     with pytest.raises(RequestError) as caught:
         Table(url if "#" in url else f"{url}#products")
     assert "cret" not in str(caught.value)
+
+
+def test_a_jdbc_url_is_told_what_to_leave_out() -> None:
+    """The likeliest slip of who comes from Spark's own JDBC source."""
+    with pytest.raises(RequestError, match=r"^expected a URL of the form .* which is JDBC's; leave out jdbc:$") as caught:
+        Table("jdbc:postgresql://reader:secret@db/shop#products")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_clash_is_not_cured_with_the_prefix_that_caused_it() -> None:
+    """The advice makes the name free."""
+    with pytest.raises(RequestError, match="prefix='table_', or choose columns"):
+        check_clash(["p_name"], ["p_name"], case_sensitive=False)
+    with pytest.raises(RequestError, match="prefix='srj_', or choose columns"):
+        check_clash(["name", "n_name", "table_name"], ["name"], case_sensitive=False)

@@ -23,6 +23,7 @@ from srj.lookup import cache as cache_module
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.keys import Keys
 from srj.lookup.layout import check_fit, reserve
+from srj.lookup.memory_limit import free_memory
 from tests.cache_values import COLUMN_TYPES, KEY_TYPES, Model, audit, key_numbers, make_keys, make_rows
 
 if TYPE_CHECKING:
@@ -530,6 +531,16 @@ def test_on_moving_intervals_it_misses_hardly_more_than_exact_lru(slack: float, 
     starts = np.arange(count) // 100
     traces = [starts + np.random.default_rng(seed).integers(0, width, count) for seed in range(5, 9)]
     assert np.mean([extra_misses(trace, int(slack * width), 100_000) for trace in traces]) <= most
+
+
+def test_more_memory_than_is_free_is_refused_before_it_is_touched() -> None:
+    """Else the system would end the process once it fills it."""
+    free = free_memory()
+    assert free is not None
+    with pytest.raises(
+        RequestError, match=r"^expected .* bytes of memory for the cache, got .* that are free; give a smaller size"
+    ):
+        reserve(2 * free)
 
 
 def test_rows_so_large_that_they_would_not_fit_into_one_answer_are_misses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from srj.cache_policies import LRU, CheckedRule
 from srj.errors import RequestError
 from srj.lookup.encoding import byte_width, is_varying, key_words, number_type
+from srj.lookup.memory_limit import free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -315,6 +316,10 @@ class Block:
 
 def reserve(nbytes: int) -> mmap.mmap:
     """Private memory, all of it given by the system now, so that a cache can't fail later for want of it."""
+    free = free_memory()
+    if free is not None and nbytes > free:
+        # The system would promise it all the same, and end this process when it is used.
+        raise RequestError(f"expected {nbytes:,} bytes of memory for the cache, got {free:,} that are free; give a smaller size")
     flags: Sequence[int] = (mmap.MAP_PRIVATE, mmap.MAP_ANONYMOUS) if hasattr(mmap, "MAP_PRIVATE") else ()
     try:
         memory = mmap.mmap(-1, nbytes, flags=flags[0] | flags[1]) if flags else mmap.mmap(-1, nbytes)
