@@ -21,7 +21,7 @@ except ImportError:  # Windows has no such locks, so each worker has a cache of 
     fcntl = None  # type: ignore[assignment]
 
 from srj.lookup.layout import POPULATE_WRITE
-from srj.lookup.map_lock import LOCKS, acquire
+from srj.lookup.map_lock import Byte, acquire, identity, release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ class MapFile:
     """An open map; `memory` is valid as long as somebody refers to it.
 
     Args:
-        path: the file.
+        path: the file, as long as it has this name: something may remove it.
         descriptor: open, with a shared lock on it that says that it is in use. Belongs to the map from now on.
         nbytes: its size.
     """
@@ -45,6 +45,7 @@ class MapFile:
         self.path = path
         self._descriptor = descriptor
         try:
+            self.identity = identity(descriptor)
             self.memory = mmap.mmap(descriptor, nbytes)
         except BaseException:
             os.close(descriptor)
@@ -53,7 +54,7 @@ class MapFile:
     def close(self) -> None:
         """Say that this process uses it no longer."""
         # The map keeps the file open, and with it the lock, as long as anybody refers to its memory.
-        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        release(self._descriptor, Byte.IN_USE)
         os.close(self._descriptor)
 
 
@@ -75,7 +76,7 @@ def open_map(folder: Path, name: str, nbytes: int, prepare: Callable[[mmap.mmap]
     Returns:
         None where it can't be had: no room on the disk, somebody else's folder or file, a system without locks.
     """
-    if fcntl is None or not hasattr(os, "posix_fallocate"):
+    if not hasattr(fcntl, "F_OFD_SETLK") or not hasattr(os, "posix_fallocate"):
         return None
     path = folder / name
     try:
@@ -115,8 +116,8 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, how: int, path: Path) -> None:
-    if not acquire(descriptor, how, time.monotonic() + _PATIENCE):
+def _lock(descriptor: int, how: int, path: Path, byte: int | None = None) -> None:
+    if not acquire(descriptor, how, time.monotonic() + _PATIENCE, byte):
         raise TimeoutError(f"no lock on {path} in {_PATIENCE:.0f} s, which a stopped process may hold")
 
 
@@ -127,7 +128,7 @@ def _open(path: Path) -> MapFile | None:
         return None
     try:
         # Held as long as the map is in use: what nobody holds may be swept.
-        _lock(descriptor, fcntl.LOCK_SH, path)
+        _lock(descriptor, fcntl.LOCK_SH, path, Byte.IN_USE)
         status = os.fstat(descriptor)
         _check_own(path, status)
         if not status.st_nlink:  # swept in between
@@ -147,7 +148,7 @@ def _create(path: Path, nbytes: int, prepare: Callable[[mmap.mmap], object]) -> 
     descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            _lock(descriptor, fcntl.LOCK_SH, unfinished, Byte.IN_USE)
             # All of it now: a file with holes on a full disk would end the process with a signal later.
             os.posix_fallocate(descriptor, 0, nbytes)
         except BaseException:
@@ -173,12 +174,9 @@ def _sweep(folder: Path) -> None:
     for unfinished in folder.glob(f"*{_UNFINISHED}"):
         unfinished.unlink()
     with ExitStack() as held:
-        maps = [path for path in folder.iterdir() if path.suffix not in LOCKS]
-        idle = sorted(((path.stat().st_mtime, path) for path in maps if _is_idle(path, held)), reverse=True)
+        idle = sorted(((path.stat().st_mtime, path) for path in folder.iterdir() if _is_idle(path, held)), reverse=True)
         for _, path in idle[_MOST_IDLE - 1 :]:
-            # The map last: two who used one map with the locks of before and of after would not see each other.
-            for suffix in (*LOCKS, ""):
-                path.with_name(path.name + suffix).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
 
 
 def _is_idle(path: Path, held: ExitStack) -> bool:
@@ -188,4 +186,4 @@ def _is_idle(path: Path, held: ExitStack) -> bool:
     except OSError:  # not ours
         return False
     held.callback(os.close, descriptor)
-    return acquire(descriptor, fcntl.LOCK_EX, time.monotonic())
+    return acquire(descriptor, fcntl.LOCK_EX, time.monotonic(), Byte.IN_USE)
