@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import shutil
+import signal
+import time
+from typing import TYPE_CHECKING, Any
 
-from tests.shared_map import fill, known, shared
+from srj.lookup.map_file import open_map
+from srj.lookup.shared_cache import SharedCache
+from tests.shared_map import PROCESSES, fill, known, opened, over, process, shared
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,3 +45,86 @@ def test_a_map_that_was_removed_is_not_mixed_up_with_the_next_of_its_name(tmp_pa
         assert (one, other) == (True, True)
     assert known(old, [1]) == [1]
     assert old.stats().bypasses == new.stats().bypasses == 0
+
+
+def test_a_lock_that_cannot_be_opened_is_done_without_and_counted(tmp_path: Path) -> None:
+    """The folder is gone, or another file has the map's name; no task fails."""
+    map_file = opened(tmp_path)
+    assert map_file is not None
+    shutil.rmtree(tmp_path / "srj")
+    cache = SharedCache(over(map_file.memory), map_file)
+    fill(cache, [1])
+    assert known(cache, [1]) == []
+    other = opened(tmp_path)
+    assert other is not None
+    fill(cache, [1])
+    assert known(cache, [1]) == []
+    assert cache.stats().bypasses == 4
+    cache.close()
+
+
+def sleeping_child() -> int:
+    """A fork that does nothing but live."""
+    pid = os.fork()
+    if not pid:
+        time.sleep(600)
+        os._exit(0)
+    return pid
+
+
+def test_a_child_forked_while_a_map_is_made_does_not_keep_the_folder(tmp_path: Path) -> None:
+    """By another thread of the user's, say."""
+    children = []
+
+    def prepare(memory: Any) -> None:
+        children.append(sleeping_child())
+        over(memory)
+
+    try:
+        assert open_map(tmp_path / "srj", "one", 1_000_000, prepare) is not None
+        assert opened(tmp_path, "two") is not None
+    finally:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    assert len(children) == 1
+
+
+def fork_while_holding(folder: Path, pids: Any) -> None:
+    """Hold the cache alone, with a child that lives on when this process is killed."""
+    with shared(folder)._lock.exclusive() as held:
+        assert held
+        pids.send(sleeping_child())
+        time.sleep(600)
+
+
+def test_a_killed_holder_s_child_does_not_keep_the_lock(tmp_path: Path) -> None:
+    """The others have the cache again at once."""
+    cache = shared(tmp_path)
+    fill(cache, [1])
+    here, there = PROCESSES.Pipe()
+    with process(fork_while_holding, tmp_path, there) as child:
+        assert here.poll(60)
+        grandchild = here.recv()
+        try:
+            child.kill()
+            child.join()
+            assert known(cache, [1]) == [1]
+            assert cache.stats().bypasses == 0
+        finally:
+            os.kill(grandchild, signal.SIGKILL)
+
+
+def test_a_forked_child_takes_its_turn_as_any_other_process(tmp_path: Path) -> None:
+    """Its parent's lock is not its own."""
+    cache = shared(tmp_path, patience=0.01)
+    with cache._lock.exclusive():
+        pid = os.fork()
+        if not pid:
+            held = True
+            try:
+                with cache._lock.shared() as held:
+                    pass
+            finally:
+                os._exit(held)
+        assert os.waitpid(pid, 0)[1] == 0

@@ -113,6 +113,7 @@ def _alone(folder: Path) -> Iterator[None]:
         _lock(descriptor, fcntl.LOCK_EX, folder)
         yield
     finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child forked meanwhile has the file open as well, and with it the lock
         os.close(descriptor)
 
 
@@ -186,4 +187,5 @@ def _is_idle(path: Path, held: ExitStack) -> bool:
     except OSError:  # not ours
         return False
     held.callback(os.close, descriptor)
+    held.callback(release, descriptor, Byte.IN_USE)  # before it, for a child forked meanwhile
     return acquire(descriptor, fcntl.LOCK_EX, time.monotonic(), Byte.IN_USE)
