@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from srj.lookup import map_file
 from srj.lookup.map_file import open_map
 from srj.lookup.shared_cache import SharedCache
 from tests.shared_map import PROCESSES, fill, known, opened, over, process, shared
@@ -49,10 +55,10 @@ def test_a_map_that_was_removed_is_not_mixed_up_with_the_next_of_its_name(tmp_pa
 
 def test_a_lock_that_cannot_be_opened_is_done_without_and_counted(tmp_path: Path) -> None:
     """The folder is gone, or another file has the map's name; no task fails."""
-    map_file = opened(tmp_path)
-    assert map_file is not None
+    the_map = opened(tmp_path)
+    assert the_map is not None
     shutil.rmtree(tmp_path / "srj")
-    cache = SharedCache(over(map_file.memory), map_file)
+    cache = SharedCache(over(the_map.memory), the_map)
     fill(cache, [1])
     assert known(cache, [1]) == []
     other = opened(tmp_path)
@@ -128,3 +134,38 @@ def test_a_forked_child_takes_its_turn_as_any_other_process(tmp_path: Path) -> N
             finally:
                 os._exit(held)
         assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_a_stopped_map_maker_is_waited_for_two_seconds_and_no_more(tmp_path: Path) -> None:
+    """Each of its engines' starts would wait as long."""
+    assert opened(tmp_path, "other") is not None
+    folder = os.open(tmp_path / "srj", os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    begin = time.monotonic()
+    with pytest.warns(UserWarning, match="without progress.*each worker has one of its own"):
+        assert opened(tmp_path) is None
+    assert 1.9 < time.monotonic() - begin < 10
+    os.close(folder)
+    assert opened(tmp_path) is not None
+
+
+def test_a_map_that_takes_long_to_make_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as it grows: four parts, each of which takes more than half of the patience."""
+    monkeypatch.setattr(map_file, "_PATIENCE", 0.5)
+    monkeypatch.setattr(map_file, "_PART", 2**18)
+    reserve, begun = os.posix_fallocate, threading.Event()
+
+    def slow(descriptor: int, start: int, size: int) -> None:
+        begun.set()
+        time.sleep(0.3)
+        reserve(descriptor, start, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", slow)
+    with ThreadPoolExecutor(1) as maker:
+        made = maker.submit(opened, tmp_path)
+        assert begun.wait(60)
+        found = opened(tmp_path)
+        first = made.result()
+    assert first is not None
+    assert found is not None
+    assert found.identity == first.identity

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 FOLDER = "srj"
 _MOST_IDLE = 3  # maps that nobody uses now are kept for the next micro-batch, but no more than these
 _UNFINISHED = ".new"
-_PATIENCE = 30.0  # seconds to wait for another process that makes a map, which takes some where it is large
+_PATIENCE = 2.0  # seconds to wait for another process that makes a map, while nothing is seen of its progress
+_LONGEST_WAIT = 30.0  # seconds altogether
+_PART = 2**26  # bytes that are reserved at a time, so that whoever waits sees the progress
 
 
 class MapFile:
@@ -110,16 +112,35 @@ def _alone(folder: Path) -> Iterator[None]:
     """Be the only process that makes or removes maps; a process that is killed lets go."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        _lock(descriptor, fcntl.LOCK_EX, folder)
+        end = time.monotonic() + _LONGEST_WAIT
+        seen = _progress(folder)
+        while not acquire(descriptor, fcntl.LOCK_EX, time.monotonic() + _PATIENCE):
+            last, seen = seen, _progress(folder)
+            if seen == last or time.monotonic() >= end:
+                raise _kept(folder)
         yield
     finally:
         fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child forked meanwhile has the file open as well, and with it the lock
         os.close(descriptor)
 
 
-def _lock(descriptor: int, how: int, path: Path, byte: int | None = None) -> None:
-    if not acquire(descriptor, how, time.monotonic() + _PATIENCE, byte):
-        raise TimeoutError(f"no lock on {path} in {_PATIENCE:.0f} s, which a stopped process may hold")
+def _progress(folder: Path) -> list[tuple[str, int]]:
+    """What changes while another process makes or removes maps."""
+    seen = [("", folder.stat().st_mtime_ns)]
+    for unfinished in folder.glob(f"*{_UNFINISHED}"):
+        with suppress(FileNotFoundError):  # finished just now
+            seen.append((unfinished.name, unfinished.stat().st_mtime_ns))
+    return seen
+
+
+def _lock_use(descriptor: int, path: Path) -> None:
+    """Say that a map is in use."""
+    if not acquire(descriptor, fcntl.LOCK_SH, time.monotonic() + _PATIENCE, Byte.IN_USE):
+        raise _kept(path)
+
+
+def _kept(path: Path) -> TimeoutError:
+    return TimeoutError(f"no lock on {path} in {_PATIENCE:.0f} s without progress, which a stopped process may hold")
 
 
 def _open(path: Path) -> MapFile | None:
@@ -129,7 +150,7 @@ def _open(path: Path) -> MapFile | None:
         return None
     try:
         # Held as long as the map is in use: what nobody holds may be swept.
-        _lock(descriptor, fcntl.LOCK_SH, path, Byte.IN_USE)
+        _lock_use(descriptor, path)
         status = os.fstat(descriptor)
         _check_own(path, status)
         if not status.st_nlink:  # swept in between
@@ -149,16 +170,18 @@ def _create(path: Path, nbytes: int, prepare: Callable[[mmap.mmap], object]) -> 
     descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         try:
-            _lock(descriptor, fcntl.LOCK_SH, unfinished, Byte.IN_USE)
+            _lock_use(descriptor, unfinished)
             # All of it now: a file with holes on a full disk would end the process with a signal later.
-            os.posix_fallocate(descriptor, 0, nbytes)
+            for start, size in _parts(descriptor, nbytes):
+                os.posix_fallocate(descriptor, start, size)
         except BaseException:
             os.close(descriptor)
             raise
         made = MapFile(path, descriptor, nbytes)
         try:
             with suppress(OSError):  # else page by page, when they are first written
-                made.memory.madvise(POPULATE_WRITE)
+                for start, size in _parts(descriptor, nbytes):
+                    made.memory.madvise(POPULATE_WRITE, start, size)
             prepare(made.memory)
             unfinished.rename(path)
         except BaseException:
@@ -168,6 +191,13 @@ def _create(path: Path, nbytes: int, prepare: Callable[[mmap.mmap], object]) -> 
         unfinished.unlink(missing_ok=True)
         raise
     return made
+
+
+def _parts(descriptor: int, nbytes: int) -> Iterator[tuple[int, int]]:
+    """Where each part of a new map starts, and its size; whoever waits for the map sees that one was begun."""
+    for start in range(0, nbytes, _PART):
+        os.utime(descriptor)
+        yield start, min(_PART, nbytes - start)
 
 
 def _sweep(folder: Path) -> None:
