@@ -53,7 +53,7 @@ class TimedLock(MapLock):
         super().__init__(*arguments)
         self.waits: list[float] = []
         if not turnstile:  # then each has one of its own, at which nobody waits
-            self._paths[1] = self._paths[1].with_name(f"turnstile{os.getpid()}")
+            self._turnstile = 1000 + os.getpid()
 
     @contextmanager
     def _held(self, how: int) -> Iterator[bool]:

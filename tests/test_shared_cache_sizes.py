@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.keys import Keys
-from srj.lookup.layout import block_bytes
+from srj.lookup.layout import At, block_bytes
 from srj.lookup.map_file import open_map
 from srj.lookup.memory_limit import address_room
 from srj.lookup.operator import Operator
@@ -80,7 +80,7 @@ def test_one_cache_for_two_workers_hits_as_often_in_half_the_memory(tmp_path: Pa
     assert reserved[1] == 3 * reserved[0]
 
 
-def join_within(folder: Path, spare: int, shares: bool) -> None:
+def join_within(folder: Path, spare: int, shares: bool = True) -> None:
     """A worker with a cache of 128 MB and so much address space left; its rows must be right, and it is told."""
     os.environ["SPARK_LOCAL_DIRS"] = str(folder)
     in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -111,6 +111,57 @@ def test_little_address_space_makes_a_smaller_cache_and_no_failure(tmp_path: Pat
         with process(join_within, folder, spare * 2**20, shares) as child:
             child.join()
             assert child.exitcode == 0
+
+
+def test_a_map_that_is_larger_than_a_worker_s_room_is_left_to_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with more room made it."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    first = scripted_engine(Scripted({}), unique=True, shared_as="one", cache=Cache(size="128 MB", shared=True))
+    assert first.cache_stats().bytes_reserved > 110 * 2**20
+    with process(join_within, tmp_path, 220 * 2**20) as child:
+        child.join()
+        assert child.exitcode == 0
+    first.close()
+
+
+def broken(path: Path, how: str) -> None:
+    """Cut a map's file, or write another size into its header."""
+    if how.startswith("cut"):
+        os.truncate(path, int(how.split()[1]))
+        return
+    name, number = how.split()
+    with path.open("r+b") as file:
+        file.seek(8 * At[name])
+        file.write(int(number).to_bytes(8, "little", signed=True))
+
+
+def open_files(folder: Path) -> int:
+    """How many files of a folder this process has open."""
+    return sum(folder in file.resolve().parents for file in Path("/proc/self/fd").iterdir())
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "cut 0", "cut 10", "cut 500000", "SETS 1000000000", "SETS 0", "SETS -1", "SEGMENT_BYTES 1099511627776",
+        "SEGMENTS 0", "SEGMENTS 4611686018427387904", "VERSION 1",
+    ],
+)  # fmt: skip
+def test_a_map_that_was_cut_or_written_to_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """One warning, a cache of the worker's own, and no open file left."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    database = Scripted({1: ["a value that is long enough for the heap"]})
+    scripted_engine(database, unique=True, shared_as="one", cache="1 MB").close()
+    broken(tmp_path / "srj" / "one", how)
+    assert open_files(tmp_path) == 0
+    with pytest.warns(UserWarning, match="of its own"):
+        engine = scripted_engine(database, unique=True, shared_as="one", cache="1 MB")
+    assert open_files(tmp_path) == 0
+    for _ in range(2):
+        (joined,) = Operator(engine).in_order(iter([(pa.array([1], pa.int64()),)]))
+        assert joined.outer()[1]["value"].to_pylist() == ["a value that is long enough for the heap"]
+    assert sum(map(len, database.asked)) == 1
+    engine.close()
 
 
 def test_an_own_cache_for_each_worker_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,6 +99,8 @@ class Geometry(NamedTuple):
 
 def geometry_in(memory: mmap.mmap) -> Geometry | None:
     """The sizes of the cache that some memory holds, made by this version; None where it holds none, or zeros."""
+    if len(memory) < _HEADER_WORDS * 8:
+        return None
     header = np.frombuffer(memory, np.int64, At.SEGMENT_BYTES + 1)
     if header[At.MAGIC] != MAGIC or header[At.VERSION] != VERSION:
         return None
@@ -215,6 +217,14 @@ class Contents:
     def size(self, geometry: Geometry) -> int:
         """Bytes of the block."""
         return sum(array.nbytes for array in self.arrays(geometry))
+
+    def is_whole(self, memory: mmap.mmap) -> bool:
+        """Whether memory holds a cache of these contents, as far as its sizes say: a file may have been cut or written to."""
+        there, nbytes = geometry_in(memory), len(memory)
+        if there is None or min(there) < 0 or max(*there, there.rows, there.segments * there.segment_bytes) > nbytes:
+            return False
+        alike = all(bool(size) == bool(like) for size, like in zip(there, self.geometry(2), strict=True))
+        return alike and self.size(there) == nbytes
 
     def geometry(self, sets: int) -> Geometry:
         """The sizes that go with a number of sets."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from srj.errors import RequestError
 from srj.lookup.cache import ColumnarCache
-from srj.lookup.layout import block_bytes, check_fit, geometry_in
+from srj.lookup.layout import Contents, block_bytes, check_fit
 from srj.lookup.map_file import executor_folder, open_map
 from srj.lookup.memory_limit import address_room
 from srj.lookup.reference_cache import ReferenceCache
@@ -17,12 +17,16 @@ from srj.quantities import parse_size
 
 if TYPE_CHECKING:
     import mmap
+    from collections.abc import Callable
 
     from srj.lookup.interface import Cache
+    from srj.lookup.map_file import MapFile
     from srj.lookup.spec import LookupSpec
 
 # Estimated bytes of a key of varying length, to divide the cache's memory by.
 _KEY_WIDTH = 16
+# Times the room that this worker would give: the others have about as much, so one of them made a map that is a little larger.
+_TOLERANCE = 1.25
 
 
 def make_cache(spec: LookupSpec, shared_as: str | None = None) -> Cache:
@@ -36,16 +40,21 @@ def make_cache(spec: LookupSpec, shared_as: str | None = None) -> Cache:
     def over(memory: mmap.mmap | None) -> ColumnarCache:
         return ColumnarCache(key_types, spec.columns, ttl=settings.ttl, missing_ttl=settings.missing_ttl, memory=memory, **size)
 
-    nbytes = block_bytes(key_types, spec.columns, **size)
+    asked = nbytes = block_bytes(key_types, spec.columns, **size)
     least = block_bytes(key_types, spec.columns, **size | {"size_bytes": None, "size_rows": 1})
     room = address_room()
-    if room is not None and nbytes > room:
-        nbytes = size["size_bytes"] = _less(nbytes, max(room, least), "the address space that spark.executor.pyspark.memory leaves")
-    folder = executor_folder()
-    if shared_as is not None and folder is not None and settings.cache.shared:
-        map_file = open_map(folder, shared_as, nbytes, over)
-        if map_file is not None and geometry_in(map_file.memory) is not None:
-            return SharedCache(over(map_file.memory), map_file)
+    most = None if room is None else max(room, least)
+    if most is not None and nbytes > most:
+        size["size_bytes"] = most
+        nbytes = block_bytes(key_types, spec.columns, **size)
+    map_file = None
+    if shared_as is not None and settings.cache.shared:
+        map_file = _usable_map(shared_as, nbytes, over, contents=_contents(spec, size), most=most)
+    made = nbytes if map_file is None else len(map_file.memory)
+    if made < asked:
+        _less(asked, made, "the address space that spark.executor.pyspark.memory leaves")
+    if map_file is not None:
+        return SharedCache(over(map_file.memory), map_file)
     while True:
         try:
             return over(None)
@@ -53,6 +62,34 @@ def make_cache(spec: LookupSpec, shared_as: str | None = None) -> Cache:
             if nbytes <= least:
                 raise
             nbytes = size["size_bytes"] = _less(nbytes, max(nbytes // 2, least), str(error))
+
+
+def _usable_map(
+    name: str, nbytes: int, prepare: Callable[[mmap.mmap], object], *, contents: Contents, most: int | None
+) -> MapFile | None:
+    """The executor's map, if this worker can use it; else it is told why not, and leaves it to the others."""
+    folder = executor_folder()
+    map_file = None if folder is None else open_map(folder, name, nbytes, prepare)
+    if map_file is None:
+        return None
+    there = len(map_file.memory)
+    if not contents.is_whole(map_file.memory):
+        problem = f"expected a whole cache in {map_file.path}, got {there:,} bytes that are none; remove that file"
+    elif most is not None and there > _TOLERANCE * most:
+        problem = (
+            f"expected a cache of at most {most:,} bytes, for want of room, got {there:,} in {map_file.path}, by a worker that "
+            "has more; give all as much"
+        )
+    else:
+        return map_file
+    warnings.warn(f"{problem}, for this worker has a cache of its own now", stacklevel=4)
+    map_file.close()
+    return None
+
+
+def _contents(spec: LookupSpec, size: dict[str, Any]) -> Contents:
+    types = [column.type for column in spec.description.key]
+    return Contents.of(types, spec.columns, size["widths"], size["unique"], size["rows_per_key"], size["policy"])
 
 
 def _less(asked: int, given: int, reason: str) -> int:

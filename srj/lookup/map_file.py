@@ -21,7 +21,7 @@ except ImportError:  # Windows has no such locks, so each worker has a cache of 
     fcntl = None  # type: ignore[assignment]
 
 from srj.lookup.layout import POPULATE_WRITE
-from srj.lookup.map_lock import LOCKS, acquire
+from srj.lookup.map_lock import Byte, acquire, identity, release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,14 +29,16 @@ if TYPE_CHECKING:
 FOLDER = "srj"
 _MOST_IDLE = 3  # maps that nobody uses now are kept for the next micro-batch, but no more than these
 _UNFINISHED = ".new"
-_PATIENCE = 30.0  # seconds to wait for another process that makes a map, which takes some where it is large
+_PATIENCE = 2.0  # seconds to wait for another process that makes a map, while nothing is seen of its progress
+_LONGEST_WAIT = 30.0  # seconds altogether
+_PART = 2**26  # bytes that are reserved at a time, so that whoever waits sees the progress
 
 
 class MapFile:
     """An open map; `memory` is valid as long as somebody refers to it.
 
     Args:
-        path: the file.
+        path: the file, as long as it has this name: something may remove it.
         descriptor: open, with a shared lock on it that says that it is in use. Belongs to the map from now on.
         nbytes: its size.
     """
@@ -45,6 +47,7 @@ class MapFile:
         self.path = path
         self._descriptor = descriptor
         try:
+            self.identity = identity(descriptor)
             self.memory = mmap.mmap(descriptor, nbytes)
         except BaseException:
             os.close(descriptor)
@@ -53,7 +56,7 @@ class MapFile:
     def close(self) -> None:
         """Say that this process uses it no longer."""
         # The map keeps the file open, and with it the lock, as long as anybody refers to its memory.
-        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        release(self._descriptor, Byte.IN_USE)
         os.close(self._descriptor)
 
 
@@ -75,7 +78,7 @@ def open_map(folder: Path, name: str, nbytes: int, prepare: Callable[[mmap.mmap]
     Returns:
         None where it can't be had: no room on the disk, somebody else's folder or file, a system without locks.
     """
-    if fcntl is None or not hasattr(os, "posix_fallocate"):
+    if not hasattr(fcntl, "F_OFD_SETLK") or not hasattr(os, "posix_fallocate"):
         return None
     path = folder / name
     try:
@@ -109,15 +112,35 @@ def _alone(folder: Path) -> Iterator[None]:
     """Be the only process that makes or removes maps; a process that is killed lets go."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        _lock(descriptor, fcntl.LOCK_EX, folder)
+        end = time.monotonic() + _LONGEST_WAIT
+        seen = _progress(folder)
+        while not acquire(descriptor, fcntl.LOCK_EX, time.monotonic() + _PATIENCE):
+            last, seen = seen, _progress(folder)
+            if seen == last or time.monotonic() >= end:
+                raise _kept(folder)
         yield
     finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child forked meanwhile has the file open as well, and with it the lock
         os.close(descriptor)
 
 
-def _lock(descriptor: int, how: int, path: Path) -> None:
-    if not acquire(descriptor, how, time.monotonic() + _PATIENCE):
-        raise TimeoutError(f"no lock on {path} in {_PATIENCE:.0f} s, which a stopped process may hold")
+def _progress(folder: Path) -> list[tuple[str, int]]:
+    """What changes while another process makes or removes maps."""
+    seen = [("", folder.stat().st_mtime_ns)]
+    for unfinished in folder.glob(f"*{_UNFINISHED}"):
+        with suppress(FileNotFoundError):  # finished just now
+            seen.append((unfinished.name, unfinished.stat().st_mtime_ns))
+    return seen
+
+
+def _lock_use(descriptor: int, path: Path) -> None:
+    """Say that a map is in use."""
+    if not acquire(descriptor, fcntl.LOCK_SH, time.monotonic() + _PATIENCE, Byte.IN_USE):
+        raise _kept(path)
+
+
+def _kept(path: Path) -> TimeoutError:
+    return TimeoutError(f"no lock on {path} in {_PATIENCE:.0f} s without progress, which a stopped process may hold")
 
 
 def _open(path: Path) -> MapFile | None:
@@ -127,7 +150,7 @@ def _open(path: Path) -> MapFile | None:
         return None
     try:
         # Held as long as the map is in use: what nobody holds may be swept.
-        _lock(descriptor, fcntl.LOCK_SH, path)
+        _lock_use(descriptor, path)
         status = os.fstat(descriptor)
         _check_own(path, status)
         if not status.st_nlink:  # swept in between
@@ -147,16 +170,18 @@ def _create(path: Path, nbytes: int, prepare: Callable[[mmap.mmap], object]) -> 
     descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            _lock_use(descriptor, unfinished)
             # All of it now: a file with holes on a full disk would end the process with a signal later.
-            os.posix_fallocate(descriptor, 0, nbytes)
+            for start, size in _parts(descriptor, nbytes):
+                os.posix_fallocate(descriptor, start, size)
         except BaseException:
             os.close(descriptor)
             raise
         made = MapFile(path, descriptor, nbytes)
         try:
             with suppress(OSError):  # else page by page, when they are first written
-                made.memory.madvise(POPULATE_WRITE)
+                for start, size in _parts(descriptor, nbytes):
+                    made.memory.madvise(POPULATE_WRITE, start, size)
             prepare(made.memory)
             unfinished.rename(path)
         except BaseException:
@@ -168,17 +193,21 @@ def _create(path: Path, nbytes: int, prepare: Callable[[mmap.mmap], object]) -> 
     return made
 
 
+def _parts(descriptor: int, nbytes: int) -> Iterator[tuple[int, int]]:
+    """Where each part of a new map starts, and its size; whoever waits for the map sees that one was begun."""
+    for start in range(0, nbytes, _PART):
+        os.utime(descriptor)
+        yield start, min(_PART, nbytes - start)
+
+
 def _sweep(folder: Path) -> None:
     """Remove what a killed process did not finish, and maps that nobody uses, but the last few."""
     for unfinished in folder.glob(f"*{_UNFINISHED}"):
         unfinished.unlink()
     with ExitStack() as held:
-        maps = [path for path in folder.iterdir() if path.suffix not in LOCKS]
-        idle = sorted(((path.stat().st_mtime, path) for path in maps if _is_idle(path, held)), reverse=True)
+        idle = sorted(((path.stat().st_mtime, path) for path in folder.iterdir() if _is_idle(path, held)), reverse=True)
         for _, path in idle[_MOST_IDLE - 1 :]:
-            # The map last: two who used one map with the locks of before and of after would not see each other.
-            for suffix in (*LOCKS, ""):
-                path.with_name(path.name + suffix).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
 
 
 def _is_idle(path: Path, held: ExitStack) -> bool:
@@ -188,4 +217,5 @@ def _is_idle(path: Path, held: ExitStack) -> bool:
     except OSError:  # not ours
         return False
     held.callback(os.close, descriptor)
-    return acquire(descriptor, fcntl.LOCK_EX, time.monotonic())
+    held.callback(release, descriptor, Byte.IN_USE)  # before it, for a child forked meanwhile
+    return acquire(descriptor, fcntl.LOCK_EX, time.monotonic(), Byte.IN_USE)
