@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql.types import DataType, IntegerType, LongType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DataType, LongType, TimestampNTZType, TimestampType
 
 PARTITION = "srj_partition"
 ROW = "srj_row"
@@ -10,7 +10,6 @@ COMPLETE_BELOW = "srj_complete_below"
 PENDING_SINCE = "srj_pending_since"
 ALL = (PARTITION, ROW, COMPLETE_BELOW, PENDING_SINCE)
 
-PARTITION_TYPE = IntegerType()
 _WATERMARK = "spark.watermarkDelayMs"
 
 

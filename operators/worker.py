@@ -175,6 +175,10 @@ def restore_order(
     restorers: dict[int, Restorer] = {}
     names = [f"c{number}" for number in range(len(kept))]
     for batch in batches:
+        if any(batch.column(mark).null_count for mark in (partition, row, below)):
+            raise RequestError(
+                "expected the punctuation of a join in every row, got NULL; restore the order before such rows are added"
+            )
         partitions = np.asarray(batch.column(partition))
         for number in np.unique(partitions).tolist():
             mine = batch if (partitions == number).all() else batch.filter(pa.array(partitions == number))

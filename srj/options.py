@@ -261,10 +261,10 @@ def _check_names(given: Mapping[str, object], what: str, known: Mapping[str, obj
 def _order(given: object) -> Order:
     if isinstance(given, (Disorder, Windows)):
         return given
-    if given == "input" or given == "any":  # noqa: PLR1714  so that the type checker knows which
-        return given
+    if isinstance(given, str) and given in ("input", "any"):
+        return "input" if given == "input" else "any"
     raise RequestError(
-        f"expected order as 'input', 'any', Disorder(max=…) or Windows(…), got {given!r}; Disorder(max=0) is the order of the input"
+        f"expected order as 'input', 'any', Disorder(max=…) or Windows(…), got {shown(given)}; Disorder(max=0) is the input's order"
     )
 
 

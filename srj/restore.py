@@ -19,7 +19,8 @@ def restore_order(df: DataFrame) -> DataFrame:
 
     In each partition and micro-batch; rows wait in memory until all that arrived before them have come. With
     ``order=Disorder(max=n)`` that is never more than n rows of the stream, whatever the database does; with `Windows` never more
-    than a window. Filters and new columns may stand between the join and this; a shuffle by ``srj_partition`` alone may, too.
+    than lie between two of their boundaries; with ``order="any"`` there is no bound. Filters and new columns may stand between the
+    join and this. A shuffle, a union or another join with ``order="any"`` may not: they mix or reorder the rows of a partition.
 
     Args:
         df: what `srj_enrich` returned, or what was made of it; with its columns ``srj_partition``, ``srj_row`` and

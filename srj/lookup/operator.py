@@ -126,17 +126,14 @@ class Operator:
             # What landed before the probe may hold older rows of the same keys.
             landed = self._land(buffer)
             yield from self._leaving(buffer)
+            sections = self._sections(order, batch, rows_of, buffer.arrived, probe.length)
             if not buffer and probe.is_known:
                 joined = probe.joined()
                 self._count(joined)
                 yield buffer.pass_by(batch, joined, rows_of.times(batch))
                 continue
-            size = rows_of.nbytes(batch) + probe.nbytes + self._expected(len(probe.admitted.missed))
-            sections = None
-            if isinstance(order, Windows):
-                positions = buffer.arrived + np.arange(probe.length) if order.position is None else rows_of.positions(batch)
-                sections = order.sections(positions)
-            buffer.add(Pending(batch, rows_of, probe, buffer.arrived, size, sections, rows_of.times(batch)))
+            size, expected = rows_of.nbytes(batch) + probe.nbytes, _BYTES_OF_A_KEY + self._engine.bytes_per_key
+            buffer.add(Pending(batch, rows_of, probe, buffer.arrived, size, expected, sections, rows_of.times(batch)))
             for flight in landed:  # this batch may have joined them
                 buffer.land(flight)
             yield from self._leaving(buffer)
@@ -234,6 +231,12 @@ class Operator:
         # A row without an askable key is not absent: the table was never asked.
         self.metrics.absent -= length - len(keys)
         return Probe(length, keys, asked, admitted)
+
+    @staticmethod
+    def _sections(order: Order, batch: T, rows_of: RowsOf[T], arrived: int, length: int) -> npt.NDArray[np.int64] | None:
+        if not isinstance(order, Windows):
+            return None
+        return order.sections(arrived + np.arange(length) if order.position is None else rows_of.positions(batch))
 
     def _land(self, buffer: ReorderBuffer[T], *awaited: Flight) -> list[Flight]:
         """Let the buffer know of these flights, and of all that have landed meanwhile."""

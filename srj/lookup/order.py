@@ -54,9 +54,10 @@ class Disorder:
 class Windows:
     """No row crosses a start or an end of these count windows, so that each window holds the same rows as in the input's order.
 
-    For windows that report when they close; within one, rows come in any order. Window i of (size, slide) holds the rows from
-    i * slide up to, not including, i * slide + size. Positions count the stream's rows from 0 in each partition and micro-batch, or
-    are a column's. (The thesis allows a disorder of the smallest slide, which changes windows whose size is no multiple of it.)
+    For windows that report when they close; within one, rows come in any order. Window i, from 0, of (size, slide) holds the rows
+    from i * slide up to, not including, i * slide + size. Positions count the stream's rows from 0 in each partition and
+    micro-batch, or are a column's. (The thesis allows a disorder of the smallest slide, which changes windows whose size is no
+    multiple of it.)
 
     Args:
         windows: a size for tumbling windows, or (size, slide), each.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from srj.lookup.flight import Flight
+    from srj.lookup.keys import Keys
     from srj.lookup.operator import RowsOf
     from srj.lookup.probe import Probe
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     U64 = npt.NDArray[np.uint64]
 
 T = TypeVar("T")
+
+_BYTES_OF_A_ROW = 90  # of the arrays below
 
 
 class Pending(Generic[T]):
@@ -32,7 +35,8 @@ class Pending(Generic[T]):
         rows_of: how to handle it.
         probe: what became of its keys.
         begin: arrival number of its first row.
-        nbytes: memory that it takes, with what is still expected for it.
+        nbytes: memory that it takes now.
+        expected: bytes that a row which waits is expected to bring.
         sections, times: of each row: see `Windows.sections`; its event time. None where nobody asks.
 
     Attributes:
@@ -52,16 +56,17 @@ class Pending(Generic[T]):
         probe: Probe,
         begin: int,
         nbytes: int,
+        expected: float = 0.0,
         sections: I64 | None = None,
         times: I64 | None = None,
     ) -> None:
         length = probe.length
         self._rows, self._rows_of = rows, rows_of
-        self._keys = probe.keys
+        self._keys: Keys | None = probe.keys
         self._found = probe.admitted.found.rows
-        self.flights = probe.admitted.flights
+        self.flights: list[Flight | None] = list(probe.admitted.flights)
         self.begin = begin
-        self.nbytes = nbytes
+        self._expected = expected
         self._at = np.arange(length)  # where a row stands in `_rows`
         self.arrivals = self._at + begin
         # Of rows that the cache knew: how many matches, and where they begin in `_found`. Of others: the key's place in its flight.
@@ -75,6 +80,7 @@ class Pending(Generic[T]):
         self.times = times
         self._all_known = int(np.count_nonzero(self.ready))  # whose matches `_found` holds, in their order
         self._held = length  # rows of `_rows`
+        self.nbytes = nbytes + self._of_waiting()
 
     def __len__(self) -> int:
         return len(self.arrivals)
@@ -86,8 +92,15 @@ class Pending(Generic[T]):
         return going
 
     def land(self, flight: Flight) -> None:
-        """Know the matches of the rows that waited for this flight."""
-        self.ready |= self.flight == self.flights.index(flight)
+        """Know the matches of the rows that waited for this flight, and what they really take."""
+        mine = self.flight == self.flights.index(flight)
+        self.ready |= mine
+        brought = flight.landed_rows.nbytes / max(1, len(flight))
+        self.nbytes += round(int(np.count_nonzero(mine)) * (brought - self._expected))
+
+    def forget_keys(self) -> None:
+        """Free the keys, whose hashes are known where they will be asked for."""
+        self._keys = None
 
     @property
     def lowest(self) -> int:
@@ -97,14 +110,14 @@ class Pending(Generic[T]):
     def waits_other_than(self, flight: Flight | None) -> Bools:
         """Which rows stay for the sake of their own keys, save those that wait for this flight."""
         stays: Bools = ~self.going
-        if flight in self.flights:
+        if flight is not None and flight in self.flights:
             stays &= self.flight != self.flights.index(flight)
         return stays
 
     def hash_rows(self, rows: I64) -> None:
         """Fill in the hashes of the keys of these rows."""
         rows = rows[self._key[rows] >= 0]
-        if len(rows):
+        if self._keys is not None and len(rows):
             self.hash[rows] = self._keys.encoded.hashes[self._key[rows]]
 
     def leave(self, chosen: I64) -> tuple[T, Joined]:
@@ -144,19 +157,28 @@ class Pending(Generic[T]):
         place = self._place[chosen]
         if flight != KNOWN:
             landed = self.flights[flight]
+            if landed is None:
+                raise AssertionError("a flight is kept as long as a row of it is here")
             return Joined(landed.counts[place], landed.landed_rows, landed.starts[place])
         counts = self._counts[chosen]
         return Joined(counts, self._found) if len(chosen) == self._all_known else Joined(counts, self._found, place)
 
     def _compact(self) -> None:
         """Keep what the rows that are left need, and no more."""
-        self.nbytes = self.nbytes * len(self) // self._held
         self._rows = self._rows_of.take(self._rows, self._at)
         self._at, self._held = np.arange(len(self)), len(self)
         known = np.flatnonzero(self.flight == KNOWN)
         left = Joined(self._counts[known], self._found, self._place[known])
         self._found = left.inner()[1] if len(known) else _no_rows(self._found.schema)
         self._place[known], self._all_known = run_starts(left.counts), len(known)
+        wanted = np.bincount(self.flight[self.flight != KNOWN], minlength=len(self.flights)) > 0
+        self.flights = [flight if is_wanted else None for flight, is_wanted in zip(self.flights, wanted, strict=True)]
+        landed = [flight for flight in self.flights if flight is not None and flight.landed]
+        self.nbytes = self._rows_of.nbytes(self._rows) + int(self._found.nbytes) + _BYTES_OF_A_ROW * len(self) + self._of_waiting()
+        self.nbytes += sum(int(flight.rows.nbytes) for flight in landed if flight.rows is not None)
+
+    def _of_waiting(self) -> int:
+        return round(int(np.count_nonzero(~self.ready)) * self._expected)
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:

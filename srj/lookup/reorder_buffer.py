@@ -69,7 +69,7 @@ class ReorderBuffer(Generic[T]):
         rule: how far rows may overtake others; None: as far as they can.
 
     Attributes:
-        length: how many rows are here.
+        length: how many rows are here; nbytes: what they and their matches take.
         arrived, left: how many have come and gone.
         largest_distance: the maximum scrambling distance so far.
     """
@@ -79,7 +79,10 @@ class ReorderBuffer(Generic[T]):
         self._parts: deque[Pending[T]] = deque()
         self._waiting_for: dict[Flight, list[Pending[T]]] = {}
         self._changed: list[Pending[T]] = []
+        self._not_overtaken: deque[Pending[T]] = deque()  # parts with rows that no later row has overtaken
         self._is_any_behind = False
+        self._unready = 0
+        self.nbytes = 0
         self.length = 0
         self.arrived = 0
         self.left = 0
@@ -89,14 +92,9 @@ class ReorderBuffer(Generic[T]):
         return self.length > 0
 
     @property
-    def nbytes(self) -> int:
-        """What the rows and their matches take."""
-        return sum(part.nbytes for part in self._parts)
-
-    @property
     def pinned(self) -> int:
         """How many rows are ready and may not leave."""
-        return sum(int(np.count_nonzero(part.ready)) for part in self._parts)
+        return self.length - self._unready
 
     def add(self, part: Pending[T]) -> None:
         """Take a batch in, behind the others."""
@@ -104,12 +102,18 @@ class ReorderBuffer(Generic[T]):
             part.behind |= self._is_behind(part)
             self._is_any_behind |= bool(part.behind.any())
         for number in np.unique(part.flight[~part.ready]).tolist():
-            self._waiting_for.setdefault(part.flights[number], []).append(part)
+            flight = part.flights[number]
+            if flight is not None:
+                self._waiting_for.setdefault(flight, []).append(part)
+        part.forget_keys()
         self.arrived += len(part)
         self.length += len(part)
         if len(part):
             self._parts.append(part)
+            self._not_overtaken.append(part)
             self._changed.append(part)
+            self._unready += int(np.count_nonzero(~part.ready))
+            self.nbytes += part.nbytes
 
     def pass_by(self, rows: T, joined: Joined, times: I64 | None) -> Leaving[T]:
         """A batch that leaves as it came, where nothing waits: it is not taken in."""
@@ -121,7 +125,10 @@ class ReorderBuffer(Generic[T]):
     def land(self, flight: Flight) -> None:
         """Know the matches of the rows that wait for a flight."""
         for part in self._waiting_for.pop(flight, []):
+            before, unready = part.nbytes, int(np.count_nonzero(~part.ready))
             part.land(flight)
+            self.nbytes += part.nbytes - before
+            self._unready -= unready - int(np.count_nonzero(~part.ready))
             self._changed.append(part)
 
     def retire(self) -> Iterator[Leaving[T]]:
@@ -174,8 +181,12 @@ class ReorderBuffer(Generic[T]):
             distances = np.arange(self.left + 1, self.left + 1 + len(chosen)) - first
             self.largest_distance = max(self.largest_distance, int(distances[first > 0].max()))
         times = None if part.times is None else part.times[chosen]
+        before = part.nbytes
         rows, joined = part.leave(chosen)
-        if not len(part):
+        self.nbytes -= before
+        if len(part):
+            self.nbytes += part.nbytes
+        else:
             self._parts.remove(part)
         self._overtake(arrivals)
         self.left += len(chosen)
@@ -186,13 +197,17 @@ class ReorderBuffer(Generic[T]):
     def _overtake(self, arrivals: I64) -> None:
         """Note, for rows that stay, the first later one that leaves."""
         last = int(arrivals[-1])
-        for part in self._parts:
+        done = []
+        for part in self._not_overtaken:
+            if not len(part) or part.first[-1]:  # where the last row was overtaken all before it were
+                done.append(part)
+                continue
             if part.lowest > last:
                 break
-            if part.first[-1]:
-                continue  # the last row was overtaken, and so were all before it
             stay = np.flatnonzero((part.first == 0) & (part.arrivals < last))
             part.first[stay] = self.left + 1 + np.searchsorted(arrivals, part.arrivals[stay], "right")
+        for part in done:
+            self._not_overtaken.remove(part)
 
     def _is_behind(self, part: Pending[T]) -> npt.NDArray[np.bool_]:
         """Which rows of a new part have the key of a row that waits, and do not wait for the same flight."""

@@ -294,7 +294,10 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"how": "outer"}, "expected how as one of 'left', 'inner', 'semi', 'anti', got 'outer'"),
     ({"how": "iner"}, "expected how as one of 'left', 'inner', 'semi', 'anti', got 'iner'; did you mean 'inner'?"),
     ({"on_multiple": "last"}, "expected on_multiple as one of 'all', 'first', 'error', got 'last'"),
-    ({"order": "inputs"}, "expected order as one of 'input', 'any', got 'inputs'; did you mean 'input'?"),
+    (
+        {"order": "inputs"},
+        "expected order as 'input', 'any', Disorder(max=…) or Windows(…), got 'inputs'; Disorder(max=0) is the input's",
+    ),
     ({"ttl": 0}, "expected ttl as a duration above zero such as '10 min', '500 ms' or seconds, got 0"),
     ({"ttl": "10 minutes"}, "expected ttl as a duration above zero such as '10 min', '500 ms' or seconds, got '10 minutes'"),
     ({"missing_ttl": -1}, "expected missing_ttl as a duration above zero such as '10 min', '500 ms' or seconds, got -1"),
