@@ -18,9 +18,10 @@ def restore_order(df: DataFrame) -> DataFrame:
     """Put the rows of a join with ``punctuate=True`` back into the order in which they arrived.
 
     In each partition and micro-batch; rows wait in memory until all that arrived before them have come. With
-    ``order=Disorder(max=n)`` that is never more than n rows of the stream, whatever the database does; with `Windows` never more
-    than lie between two of their boundaries; with ``order="any"`` there is no bound. Filters and new columns may stand between the
-    join and this. A shuffle, a union or another join with ``order="any"`` may not: they mix or reorder the rows of a partition.
+    ``order=Disorder(max=n)`` that is never more than n rows (n + 1 where rows have several matches), whatever the database does;
+    with `Windows` never more than lie between two of their boundaries; with ``order="any"`` there is no bound. Filters and new
+    columns may stand between the join and this. A shuffle, a union or another join with ``order="any"`` may not: they mix or
+    reorder the rows of a partition.
 
     Args:
         df: what `srj_enrich` returned, or what was made of it; with its columns ``srj_partition``, ``srj_row`` and

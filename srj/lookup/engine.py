@@ -129,7 +129,9 @@ class Engine:
     @property
     def most_keys(self) -> int:
         """Keys that may be probed at once, so that what they hit never takes more than 1 GB however large their rows are."""
-        return max(1, min(_MOST_BYTES // self._heaviest, self._cache.most_hits))
+        with self._lock:
+            self._refuse_closed()
+            return max(1, min(_MOST_BYTES // self._heaviest, self._cache.most_hits))
 
     @property
     def bytes_per_key(self) -> float:
