@@ -358,7 +358,8 @@ def _shown(path: Path) -> str:
 
 
 def _wait(server: EmbeddedPostgres, console: Console) -> None:
-    console.print(f"the database stays at {server.url} until Ctrl-C", soft_wrap=True)
     with contextlib.suppress(KeyboardInterrupt):
+        # Within: who reads it may press Ctrl-C before this process comes to what follows.
+        console.print(f"the database stays at {server.url} until Ctrl-C", soft_wrap=True)
         while True:
             time.sleep(3600)
