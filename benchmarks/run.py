@@ -23,11 +23,11 @@ from rich.table import Table
 
 sys.path[0] = str(Path(__file__).resolve().parent.parent)  # a script finds the files in its own folder alone
 
-from benchmarks import hits, misses, one_by_one  # noqa: E402  found through the line above
+from benchmarks import hits, misses, one_by_one, orders  # noqa: E402  found through the line above
 from benchmarks.pairs import Result, measure  # noqa: E402
 from benchmarks.setting import FULL, SMOKE, setting  # noqa: E402
 
-_GROUPS = {module.GROUP: module for module in (hits, misses, one_by_one)}
+_GROUPS = {module.GROUP: module for module in (hits, misses, one_by_one, orders)}
 Group = Enum("Group", {name: name for name in _GROUPS}, type=str)  # type: ignore[misc]  # typer reads its choices from it
 
 

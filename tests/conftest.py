@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests import servers
+from tests.ground import Ground, open_ground
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Every JVM of the tests lives too short to earn back what its better compiler and its parallel collector cost: nearly half of
 # its processor time.
@@ -30,3 +35,26 @@ def mariadb() -> servers.Server:
 def server(request: pytest.FixtureRequest) -> servers.Server:
     """Each of the two servers in turn."""
     return servers.postgres() if request.param == "postgresql" else servers.mariadb()
+
+
+@pytest.fixture(scope="module")
+def ground(server: servers.Server, request: pytest.FixtureRequest) -> Iterator[Ground]:
+    """A database of the module's own on each server in turn."""
+    yield from open_ground(server, _own_name(request, "each"))
+
+
+@pytest.fixture(scope="module")
+def postgres_ground(postgres: servers.Server, request: pytest.FixtureRequest) -> Iterator[Ground]:
+    """On PostgreSQL alone."""
+    yield from open_ground(postgres, _own_name(request, "own"))
+
+
+@pytest.fixture(scope="module")
+def mariadb_ground(mariadb: servers.Server, request: pytest.FixtureRequest) -> Iterator[Ground]:
+    """On MariaDB alone."""
+    yield from open_ground(mariadb, _own_name(request, "own"))
+
+
+def _own_name(request: pytest.FixtureRequest, kind: str) -> str:
+    module = str(request.module.__name__).rpartition(".")[2].removeprefix("test_")
+    return f"srj_{module}_{kind}"

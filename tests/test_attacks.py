@@ -13,10 +13,9 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from decimal import Decimal
+from datetime import timedelta
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -26,17 +25,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from srj import Batch, ConnectionFailedError, DatabaseError, LookupFailedError, LookupTimeoutError, RequestError, Table, TableError
-from srj.databases.base import Answer, Question
+from srj import Batch, ConnectionFailedError, DatabaseError, LookupTimeoutError, RequestError, Table
+from srj.databases.base import Answer
 from srj.lookup import engine as engines
-from srj.lookup.describe import describe
 from srj.lookup.engine import Engine
 from srj.lookup.keys import Keys
 from srj.lookup.operator import WAITING_BYTES, Operator
-from srj.lookup.spec import LookupSpec
-from srj.options import parse_options
 from srj.stream_columns import check_clash
 from srj.table import DatabaseUrl
+from tests.ground import Ground, join, spec_of
 from tests.scripted import Scripted, ScriptedConnection, scripted_engine
 
 if TYPE_CHECKING:
@@ -46,80 +43,6 @@ if TYPE_CHECKING:
     from tests.servers import Server
 
 DAY = 86_400_000_000
-
-
-@dataclass(frozen=True)
-class Ground:
-    """A database of these tests' own."""
-
-    server: Server
-    name: str
-
-    @property
-    def is_postgres(self) -> bool:
-        """PostgreSQL rather than MariaDB."""
-        return self.server.kind == "postgresql"
-
-    @property
-    def url(self) -> str:
-        """Its address."""
-        return self.server.url_for(database=self.name)
-
-    def sql(self, text: str) -> list[tuple[Any, ...]]:
-        """Run statements as the administrator."""
-        return self.server.execute(text, database=self.name)
-
-    def table(self, name: str, columns: str, *values: str) -> str:
-        """Make a table anew, with these rows."""
-        self.sql(f"DROP TABLE IF EXISTS {name}{' CASCADE' if self.is_postgres else ''}")
-        self.sql(f"CREATE TABLE {name} ({columns})")
-        if values:
-            self.sql(f"INSERT INTO {name} VALUES {', '.join(values)}")
-        return name
-
-    @contextmanager
-    def engine(self, table: str, key: str | tuple[str, ...] = "id", url: str | None = None, **options: Any) -> Iterator[Engine]:
-        """An engine for a table, closed afterwards."""
-        engine = Engine(spec_of(url or self.url, table, key, **options))
-        try:
-            yield engine
-        finally:
-            engine.close()
-
-    def join(self, table: str, keys: Any, key: str | tuple[str, ...] = "id", **options: Any) -> list[tuple[Any, ...]]:
-        """Look keys up twice, so that the second answer comes from the cache where it can; both must be the same."""
-        with self.engine(table, key, **options) as engine:
-            first, second = join(engine, keys), join(engine, keys)
-        assert first == second
-        return first
-
-
-def spec_of(url: str, table: str, key: str | tuple[str, ...], **options: Any) -> LookupSpec:
-    """The lookup, as the driver would describe it."""
-    settings = parse_options({"cache": "4 MB", **options})  # type: ignore[typeddict-item]  # a test's free choice
-    question = Question(
-        DatabaseUrl.parse(url),
-        (table,),
-        (key,) if isinstance(key, str) else key,
-        columns=settings.columns,
-        where=settings.where,
-        exists_only=settings.how in ("semi", "anti"),
-        first=settings.on_multiple == "first",
-        order_by=settings.order_by,
-    )
-    return LookupSpec(question, describe(question, 10.0), settings.lookup, at_most_one=settings.on_multiple == "error")
-
-
-def join(engine: Engine, *batches: Any) -> list[tuple[Any, ...]]:
-    """(number of the stream's row, value, …) of every match."""
-    found, start = [], 0
-    keys = (batch if isinstance(batch, tuple) else (batch,) for batch in batches)
-    for joined in Operator(engine).in_order(keys):
-        positions, rows = joined.inner()
-        columns = [column.to_pylist() for column in rows.columns]
-        found += [(start + int(position), *values) for position, *values in zip(positions, *columns, strict=True)]
-        start += len(joined.counts)
-    return found
 
 
 class Wire:
@@ -160,32 +83,6 @@ class Wire:
                     self.is_silent = True
                 if not self.is_silent:
                     target.sendall(data)
-
-
-@pytest.fixture(scope="module")
-def ground(server: Server) -> Iterator[Ground]:
-    """A database on each server in turn."""
-    yield from _open(server, "srj_attacks")
-
-
-@pytest.fixture(scope="module")
-def postgres_ground(postgres: Server) -> Iterator[Ground]:
-    """On PostgreSQL alone."""
-    yield from _open(postgres, "srj_attacks_own")
-
-
-@pytest.fixture(scope="module")
-def mariadb_ground(mariadb: Server) -> Iterator[Ground]:
-    """On MariaDB alone."""
-    yield from _open(mariadb, "srj_attacks_own")
-
-
-def _open(server: Server, name: str) -> Iterator[Ground]:
-    server.execute(f"CREATE DATABASE {name}")
-    ground = Ground(server, name)
-    ground.table("numbers", "id int PRIMARY KEY, v varchar(20)", "(1, 'one')", "(2, 'two')", "(3, 'three')")
-    yield ground
-    server.execute(f"DROP DATABASE {name}{' WITH (FORCE)' if ground.is_postgres else ''}")
 
 
 def days(ground: Ground, *dates: str) -> list[int]:
@@ -415,130 +312,6 @@ def test_flights_follow_the_size_of_the_rows_that_come() -> None:
     assert [len(asked) for asked in database.asked] == [20, 8, 8, 4]
 
 
-# Tables that change, SQL that means something else
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "value"),
-    [
-        ("int", "numeric(10,3)", "2.125"),
-        ("int", "float8", "2.7"),
-        ("date", "timestamp", "'2024-01-01 10:11:12'"),
-        ("int", "text", "'2x'"),
-        ("text", "char(5)", "'2'"),
-    ],
-)
-def test_a_column_whose_type_changes_in_mid_stream_is_an_error_never_a_rounded_value(
-    postgres_ground: Ground, before: str, after: str, value: str
-) -> None:
-    """2.125 is not 2."""
-    postgres_ground.table("changing", f"id int PRIMARY KEY, v {before}", "(1, NULL)", "(2, NULL)")
-    with postgres_ground.engine("changing") as engine:
-        join(engine, pa.array([1]))
-        postgres_ground.sql(f"ALTER TABLE changing DROP COLUMN v, ADD v {after}; UPDATE changing SET v = {value}")
-        with pytest.raises(LookupFailedError):
-            join(engine, pa.array([2]))
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "keys", "options"),
-    [
-        ("int", "bigint", [1, 2], {}),
-        ("int", "bigint", [1, 2], {"how": "semi"}),
-        ("int", "bigint", [1, 2], {"on_multiple": "first", "order_by": "v"}),
-        ("float8", "float4", [1.1, 2.1], {}),
-        ("text", "extras.citext", ["a", "B"], {}),
-        ("text", "char(5)", ["a", "b"], {}),
-        ("numeric(10,2)", "float8", [Decimal("1.10"), Decimal("2.10")], {}),
-        ("timestamp", "timestamptz", [datetime(2024, 1, 1), datetime(2024, 1, 2)], {}),  # noqa: DTZ001  the type has none
-    ],
-)
-def test_a_key_whose_type_changes_in_mid_stream_is_an_error_never_a_row_that_matches_nothing(
-    postgres_ground: Ground, before: str, after: str, keys: list[Any], options: dict[str, Any]
-) -> None:
-    """At the next lookup: on connections that are open, and on new ones."""
-    postgres_ground.sql("CREATE SCHEMA IF NOT EXISTS extras; CREATE EXTENSION IF NOT EXISTS citext SCHEMA extras")
-    postgres_ground.table("moving", f"id {before} PRIMARY KEY, v int", *(f"('{key}', 1)" for key in keys))
-    with postgres_ground.engine("moving", **options) as engine, postgres_ground.engine("moving", **options) as later:
-        first, second = pa.array(keys, engine.spec.description.key[0].type)
-        assert len(join(engine, pa.array([first]))) == 1
-        postgres_ground.sql(f"ALTER TABLE moving ALTER id TYPE {after}")
-        for one in (engine, later):
-            with pytest.raises(LookupFailedError, match=r"column id of table moving to stay of type .* start the query again"):
-                join(one, pa.array([second]))
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "keys", "options"),
-    [
-        ("int", "varchar(10)", [1, 2], {}),
-        ("int", "varchar(10)", [1, 2], {"how": "semi"}),
-        ("int", "bigint", [1, 2], {"on_multiple": "first", "order_by": "v"}),
-        ("varchar(10)", "varbinary(10)", ["a", "B"], {}),
-        ("datetime", "date", [datetime(2024, 1, 1), datetime(2024, 1, 2)], {}),  # noqa: DTZ001  the type has none
-    ],
-)
-def test_a_key_whose_type_changes_in_mid_stream_is_an_error_on_mariadb_too(
-    mariadb_ground: Ground, before: str, after: str, keys: list[Any], options: dict[str, Any]
-) -> None:
-    """Compared as numbers, '2 pieces' would be 2."""
-    mariadb_ground.table("moving", f"id {before} PRIMARY KEY, v int", *(f"('{key}', 1)" for key in keys))
-    with mariadb_ground.engine("moving", **options) as engine, mariadb_ground.engine("moving", **options) as later:
-        first, second = pa.array(keys, engine.spec.description.key[0].type)
-        assert len(join(engine, pa.array([first]))) == 1
-        mariadb_ground.sql(f"ALTER TABLE moving MODIFY id {after} NOT NULL")
-        for one in (engine, later):
-            with pytest.raises(LookupFailedError, match=r"column id of table moving to stay of type"):
-                join(one, pa.array([second]))
-
-
-def test_a_key_that_can_no_longer_be_compared_is_an_error(postgres_ground: Ground) -> None:
-    """In the server's words."""
-    postgres_ground.table("moving", "id int PRIMARY KEY, v int", "(1, 1)", "(2, 2)")
-    with postgres_ground.engine("moving") as engine:
-        join(engine, pa.array([1]))
-        postgres_ground.sql("ALTER TABLE moving ALTER id TYPE text")
-        with pytest.raises(LookupFailedError, match="operator does not exist: text = integer"):
-            join(engine, pa.array([2]))
-
-
-def test_a_users_type_may_be_made_anew_while_the_query_runs(postgres_ground: Ground) -> None:
-    """The usual way to take a label out of an enum."""
-    postgres_ground.sql("DROP TYPE IF EXISTS mood CASCADE; CREATE TYPE mood AS ENUM ('sad', 'ok', 'odd')")
-    postgres_ground.table("people", "id mood PRIMARY KEY, m mood", "('ok', 'sad')", "('sad', 'ok')")
-    with postgres_ground.engine("people") as engine:
-        assert join(engine, pa.array(["ok"])) == [(0, "sad")]
-        postgres_ground.sql(
-            "ALTER TYPE mood RENAME TO mood_before; CREATE TYPE mood AS ENUM ('sad', 'ok'); "
-            "ALTER TABLE people ALTER id TYPE mood USING id::text::mood, ALTER m TYPE mood USING m::text::mood; "
-            "DROP TYPE mood_before"
-        )
-        assert join(engine, pa.array(["sad", "odd"])) == [(0, "ok")]
-
-
-def test_a_column_that_is_made_longer_or_named_otherwise_text_goes_on_as_before(postgres_ground: Ground) -> None:
-    """Its values and its equality stay what they are."""
-    postgres_ground.table("longer", "id varchar(5) PRIMARY KEY, c char(5), t text", "('a', 'b', 'c')", "('d', 'e', 'f')")
-    with postgres_ground.engine("longer") as engine:
-        assert join(engine, pa.array(["a"])) == [(0, "b    ", "c")]
-        postgres_ground.sql("ALTER TABLE longer ALTER id TYPE varchar(9), ALTER c TYPE char(7), ALTER t TYPE varchar(3)")
-        assert join(engine, pa.array(["d"])) == [(0, "e      ", "f")]
-
-
-@pytest.mark.parametrize("options", [{"how": "semi"}, {"on_multiple": "first", "order_by": "v"}, {}])
-def test_a_condition_that_closes_the_brackets_around_it_is_refused(ground: Ground, options: dict[str, Any]) -> None:
-    """``v <> 'two') OR (id > 0`` would otherwise hold for every key of the stream."""
-    with pytest.raises(TableError):
-        ground.join("numbers", pa.array([1, 99]), where="v <> 'two') OR (id > 0", **options)
-
-
-def test_marks_of_srjs_own_in_the_users_sql_are_harmless(mariadb_ground: Ground) -> None:
-    """A NUL character in a condition is not the keys' place; two columns that comment each other out are refused."""
-    assert mariadb_ground.join("numbers", pa.array([1]), where="v <> 'a\0b'") == [(0, "one")]
-    with pytest.raises(TableError):
-        mariadb_ground.join("numbers", pa.array([1]), columns=["id /* AS a", "*/ + 1 AS b"])
-
-
 # Servers and connections
 
 
@@ -585,6 +358,14 @@ def test_an_operator_whose_engine_is_closed_under_its_feet_says_so(postgres_grou
 
         with pytest.raises(DatabaseError, match="srj was closed while it was awaited"):
             list(Operator(engine).in_order(batches()))
+    with postgres_ground.engine("numbers") as engine:
+
+        def more() -> Iterator[tuple[pa.Array]]:
+            yield from batches()
+            yield (pa.array([2]),)
+
+        with pytest.raises(DatabaseError, match="closed"):
+            list(Operator(engine).in_order(more()))
 
 
 def test_an_engine_may_be_closed_twice_and_says_that_it_is_closed(postgres_ground: Ground) -> None:

@@ -39,13 +39,14 @@ def test_each_comparison_runs_and_both_sides_agree_on_every_row(report: dict[str
         ("hits", SMOKE.more_hits),
         ("misses", SMOKE.misses),
         ("one-by-one", SMOKE.half_hits),
+        ("orders", SMOKE.half_hits),
     }
-    assert len(report["results"]) == 8
+    assert len(report["results"]) == 9
 
 
 def test_every_bar_of_the_table_is_reported_with_its_outcome(report: dict[str, Any]) -> None:
     bars = {result["name"]: result["bar"] for result in report["results"] if result["bar"] is not None}
-    assert sorted(bars.values()) == [0.33, 0.65, 0.65, 8.0]
+    assert sorted(bars.values()) == [0.33, 0.65, 0.65, 0.9, 8.0]
     assert all((result["met"] is None) == (result["bar"] is None) for result in report["results"])
 
 

@@ -6,8 +6,6 @@ import asyncio
 import random
 import re
 import secrets
-from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -20,8 +18,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srj.databases.conversion import convert_key
-from srj.databases.postgresql_types import python_encoding
 from srj.databases.postgresql_wire import joined_rows
 from srj.errors import LookupFailedError
 from tests.postgresql_place import TIMEOUT, Place, own_database, refusal
@@ -31,8 +27,6 @@ if TYPE_CHECKING:
 
     from srj.databases.base import Answer
     from tests.servers import Server
-
-_ONE_BYTE_CODECS = ["iso8859-1", "iso8859-8", "iso8859-16", "cp1252", "cp1253", "koi8-r"]
 
 
 @pytest.fixture(scope="module")
@@ -303,94 +297,6 @@ def test_a_key_of_a_type_that_spark_lacks_is_refused(place: Place, kind: str) ->
     message = refusal(lambda: place.describe(table, "k"))
     assert f"{table}.k" in message
     assert "view" in message
-
-
-def test_a_key_outside_the_databases_encoding_is_known_as_impossible(place: Place) -> None:
-    """Else the server would refuse its whole batch."""
-    name = f"latin_{secrets.token_hex(4)}"
-    place.sql(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
-    latin = replace(place, name=name)
-    latin.sql("CREATE TABLE names (k text PRIMARY KEY, v text); INSERT INTO names VALUES ('é', 'ü')")
-    (key,) = latin.describe("names", "k").key
-    keys, impossible = convert_key(pa.array(["é", "€", "e"]), key)
-    assert (keys.to_pylist(), None if impossible is None else impossible.tolist()) == (["é", None, "e"], [False, True, False])
-    assert latin.lookup(["e", "é"], "names", "k") == [(1, "ü")]
-    assert latin.lookup(["é", "€"], "names", "k") == [(0, "ü")]
-    place.sql(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def test_which_characters_an_encoding_of_several_bytes_has_is_for_the_database_to_say(place: Place) -> None:
-    """Python's EUC_JP has a wave dash, which PostgreSQL's lacks, and no Roman two, which PostgreSQL's has."""
-    name = f"japanese_{secrets.token_hex(4)}"
-    place.sql(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'EUC_JP' LC_COLLATE 'C' LC_CTYPE 'C'")
-    japanese = replace(place, name=name)
-    japanese.sql("CREATE TABLE names (k text, n int, v text, PRIMARY KEY (k, n))")
-    japanese.sql("INSERT INTO names VALUES ('Ⅱ', 1, 'two'), ('日本', 2, 'そ')")
-    (key, _) = japanese.describe("names", ("k", "n")).key
-    texts = ["〜", "Ⅱ", "a", "日本", "‖", "¥", "Ⅱ"]
-    early = pa.array([10**17], pa.timestamp("us"))
-    japanese.sql("CREATE TABLE times (k text, n timestamp, v int)")
-    assert japanese.lookup((["〜"], [early[0]]), "times", ("k", "n")) == []
-    keys, impossible = convert_key(pa.array(texts), key)
-    assert (keys.to_pylist(), impossible) == (texts, None)
-    assert japanese.lookup((texts, [1, 1, 1, 2, 1, 1, 2]), "names", ("k", "n")) == [(1, "two"), (3, "そ")]
-    place.sql(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-@pytest.mark.parametrize("encoding", ["LATIN1", "LATIN10", "WIN1252", "WIN1253", "KOI8R", "ISO_8859_8"])
-def test_python_and_the_server_have_the_same_characters_in_an_encoding_of_one_byte(place: Place, encoding: str) -> None:
-    """So what Python can't express is impossible as a key: asked of the server for every character that may be in any of them."""
-    name = f"one_byte_{secrets.token_hex(4)}"
-    place.sql(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'")
-    python = python_encoding(encoding)
-    assert python is not None
-    characters = {character for byte in range(128, 256) for character in bytes([byte]).decode(python, "ignore")}
-    others = {
-        character for kin in _ONE_BYTE_CODECS for byte in range(128, 256) for character in bytes([byte]).decode(kin, "ignore")
-    }
-
-    async def stored() -> set[str]:
-        connection = await asyncpg.connect(place.server.url_for(database=name))
-        has = set()
-        for character in characters | others:
-            with suppress(asyncpg.UntranslatableCharacterError):
-                has.add(await connection.fetchval("SELECT $1::text", character))
-        await connection.close()
-        return has
-
-    assert asyncio.run(stored()) == characters
-    place.sql(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def test_a_value_that_can_not_be_sent_is_an_error_and_not_an_absence(place: Place) -> None:
-    """PostgreSQL stores some bytes as EUC_JP that it can't turn into UTF-8."""
-    name = f"unsendable_{secrets.token_hex(4)}"
-    place.sql(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'EUC_JP' LC_COLLATE 'C' LC_CTYPE 'C'")
-    japanese = replace(place, name=name)
-    japanese.sql("CREATE TABLE names (k text PRIMARY KEY, v text)")
-    japanese.sql(r"INSERT INTO names VALUES ('a', 'b'), ('c', convert_from('\xa9a1', 'EUC_JP'))")
-    assert japanese.lookup(["a", "〜"], "names", "k") == [(0, "b")]
-    with pytest.raises(LookupFailedError, match="no equivalent"):
-        japanese.lookup(["a", "〜", "c"], "names", "k")
-    place.sql(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def test_bytes_that_are_no_text_are_an_error_that_the_connection_survives(place: Place) -> None:
-    """A database without an encoding holds any bytes."""
-    name = f"ascii_{secrets.token_hex(4)}"
-    place.sql(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'")
-    plain = replace(place, name=name)
-    plain.sql(r"CREATE TABLE names (k int, v text); INSERT INTO names VALUES (1, E'\xff'), (2, 'a')")
-
-    async def run() -> list[dict[str, Any]]:
-        async with plain.connection("names", "k") as (connection, _):
-            with pytest.raises(LookupFailedError, match="names"):
-                await connection.lookup((pa.array([1], pa.int32()),), TIMEOUT)
-            rows: list[dict[str, Any]] = (await connection.lookup((pa.array([2], pa.int32()),), TIMEOUT)).rows.to_pylist()
-            return rows
-
-    assert asyncio.run(run()) == [{"v": "a"}]
-    place.sql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def test_the_order_of_first_rows_is_that_of_the_tables_columns_whatever_their_names(place: Place) -> None:

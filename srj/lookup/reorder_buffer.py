@@ -191,7 +191,9 @@ class ReorderBuffer(Generic[T]):
         self._overtake(arrivals)
         self.left += len(chosen)
         self.length -= len(chosen)
-        oldest = min((int(one.times.min()) for one in self._parts if one.times is not None), default=NEVER)
+        oldest = NEVER
+        if times is not None:
+            oldest = min((int(one.times.min()) for one in self._parts if one.times is not None), default=NEVER)
         return Leaving(rows, joined, arrivals, self._parts[0].lowest if self._parts else self.arrived, times, oldest)
 
     def _overtake(self, arrivals: I64) -> None:

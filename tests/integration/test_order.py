@@ -13,6 +13,7 @@ import pytest
 
 from srj import Batch, Disorder, RequestError, Table, Windows, enrich_in_pandas, restore_order, srj_enrich
 from srj.lookup.order import scrambling_distances
+from srj.operators import worker
 from srj.options import parse_options
 from tests.delay_proxy import delayed
 
@@ -167,6 +168,13 @@ def test_restoring_needs_the_punctuation(spark: SparkSession, far: Table, files:
         restore_order(_joined(spark, files, far).drop("srj_row"))
     with pytest.raises(RequestError, match=r"^expected a stream without .* srj_partition; restore its order first, or drop them"):
         _joined(spark, files, far).transform(srj_enrich, far, "k", prefix="again_", order="any", punctuate=True)
+
+
+def test_a_row_without_punctuation_is_refused_rather_than_dropped() -> None:
+    """As a union with rows that had none brings them; in the worker, where it shows."""
+    rows = pa.record_batch({"x": ["a", "b"], "p": pa.array([0, None], pa.int32()), "r": [0, 1], "below": [1, 2]})
+    with pytest.raises(RequestError, match="the punctuation of a join in every row, got NULL"):
+        list(worker.restore_order([0], 1, 2, 3, iter([rows])))
 
 
 def test_an_order_may_stand_in_a_config_file(tmp_path: Path) -> None:
