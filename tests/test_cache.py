@@ -301,6 +301,19 @@ def test_an_expired_entry_leaves_before_a_living_one_that_was_used_longer_ago() 
     assert cache.stats().evictions == 0
 
 
+def test_the_expired_entry_is_found_each_time_that_one_has_expired() -> None:
+    """In a full cache of 16 ways one entry expires a second, always the one that was used last; then none does for 85 seconds."""
+    cache = make_cache(size_rows=16, ttl=100.0)
+    for key in range(16):
+        cache.insert(make_keys(INT, [key]), np.ones(1, np.int32), make_rows(NAME, [1]), float(key))
+    for oldest in range(48):
+        end = 100.0 * (1 + oldest // 16) + oldest % 16
+        assert cache.lookup(make_keys(INT, [oldest]), end - 0.001).hit.all()
+        cache.insert(make_keys(INT, [oldest + 16]), np.ones(1, np.int32), make_rows(NAME, [1]), end)
+        assert cache.lookup(make_keys(INT, list(range(oldest + 1, oldest + 17))), end).hit.all()
+    assert cache.stats().evictions == 0
+
+
 def test_an_earlier_lookup_does_not_overwrite_a_later_one() -> None:
     """Answers may arrive in another order than their lookups started."""
     cache = make_cache()

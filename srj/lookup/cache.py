@@ -320,8 +320,7 @@ class ColumnarCache:
         placement.taken[present] = 1
         absent = np.flatnonzero(ways < 0)
         latest = int(self._header[At.LATEST])
-        alive_from = self._expiry.alive_from(latest) if self._expiry.is_needed else None
-        places = placement.place(hashes[absent], entries.rule, entries.fields, int(self._header[At.TICK]), alive_from)
+        places = placement.place(hashes[absent], entries.rule, entries.fields, int(self._header[At.TICK]), entries.alive_from())
         ways[absent] = places.ways
         placement.taken[ways[ways >= 0]] = 0
         victims = places.ways[(places.ways >= 0) & ~places.was_empty]

@@ -8,6 +8,7 @@ import numpy as np
 
 from srj.lookup.columns import Columns
 from srj.lookup.encoding import INLINE, EncodedKeys, Views, bytes_of_views, heap_place, is_varying, key_words, lengths_of
+from srj.lookup.expiry import NO_END, Expiry
 from srj.lookup.heap import Heap
 from srj.lookup.layout import At, Block, Contents
 from srj.lookup.pages import Pages
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from srj.lookup.expiry import Expiry
-
     U64 = npt.NDArray[np.uint64]
     I64 = npt.NDArray[np.int64]
     I32 = npt.NDArray[np.int32]
+
+
+# How often in the shorter ttl the entries are searched for expired ones at most, and the least stamps between two searches.
+_LOOKS = 16
+_PAUSE = Expiry.stamp(5.0)
 
 
 class Entries:
@@ -37,6 +41,7 @@ class Entries:
 
     def __init__(self, contents: Contents, block: Block, expiry: Expiry) -> None:
         self._expiry = expiry
+        self._look_again = 0
         self.rule = contents.rule
         self.header = block.header
         # The heap knows views by numbers: those of the key columns at each way, then those of the columns at each row.
@@ -89,6 +94,7 @@ class Entries:
             self._counts[ways] = counts
         if self.pages is not None and self._has_columns:
             self.pages.allocate(ways, counts)
+        self.header[At.ALL_ALIVE_TO] = min(int(self.header[At.ALL_ALIVE_TO]), self._expiry.alive_to(stamps))
         self.header[At.ENTRIES] += ways.size
         self.header[At.NEGATIVES] += np.count_nonzero(counts == 0)
         return self.rows_of(ways, counts)
@@ -127,6 +133,19 @@ class Entries:
         """Whether each of these entries may be used still."""
         return self._expiry.alive(self.placement.stamps[ways], int(self.header[At.LATEST]))
 
+    def alive_from(self) -> I64 | None:
+        """The lowest stamps of entries that may be used (`Expiry.alive_from`); None when all may."""
+        latest = int(self.header[At.LATEST])
+        if not self._expiry.is_needed or latest <= self.header[At.ALL_ALIVE_TO]:
+            return None
+        if latest >= self._look_again:
+            # Those that were to expire first may be gone; while nobody knows, each new key's 16 ways are searched for expired ones.
+            stamps = self.placement.stamps[self.placement.tags != 0]
+            self.header[At.ALL_ALIVE_TO] = self._expiry.alive_to(stamps)
+            self._look_again = latest + max(self._expiry.shortest // _LOOKS, _PAUSE)
+            return self.alive_from()
+        return self._expiry.alive_from(latest)
+
     def evict(self, ways: I64) -> None:
         """Drop entries for want of room; those that have expired don't count."""
         self.header[At.EVICTIONS] += np.count_nonzero(self.alive(ways))
@@ -142,7 +161,8 @@ class Entries:
 
     def values_in(self, segment: int, given: npt.NDArray[np.unsignedinteger]) -> tuple[I64, I64]:
         """Those of the numbers, rising, whose views' values stand in a segment, and the values' lengths."""
-        numbers = np.unique(given).astype(np.int64)
+        rising = np.sort(given)
+        numbers = rising[np.append(True, rising[1:] != rising[:-1])[: rising.size]].astype(np.int64)
         lengths = np.zeros(numbers.size, np.int64)
         for some, views, places in self._by_array(numbers):
             words = views[places]
@@ -170,6 +190,7 @@ class Entries:
 
     def begin(self) -> None:
         """Make zeros an empty cache; more would only touch memory once more."""
+        self.header[At.ALL_ALIVE_TO] = NO_END
         if self.pages is not None:
             self.pages.clear()
 
@@ -185,4 +206,5 @@ class Entries:
             self.pages.clear()
         for field in self.fields.values():
             field[:] = 0
+        self.header[At.ALL_ALIVE_TO] = NO_END
         self.header[[At.ENTRIES, At.NEGATIVES]] = 0

@@ -164,6 +164,8 @@ class Fetcher:
             if flight.error is not None or float("-inf") < flight.started <= since
         }
         if not stale:
+            if places.keys().isdisjoint(values):  # twice as fast as one by one
+                return list(range(len(values)))
             return [position for position, value in enumerate(values) if value not in places]
         for number in stale:
             self._flights[number].is_overtaken = True

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 WAYS = 8
 MAGIC = int.from_bytes(b"srjcache", "little")
-VERSION = 5
+VERSION = 6
 _HEADER_WORDS = 512
 POPULATE_WRITE = 23  # Linux's MADV_POPULATE_WRITE, which Python has no name for
 _ALIGNMENT = 64
@@ -69,6 +69,7 @@ class At(IntEnum):
     PAGE_HAND = 17  # where the search for pages to free goes on
     HEAVIEST = 18  # the most bytes outside the views that a key's rows have taken so far
     TURNS = 19  # how often somebody has let go of the lock that he held alone
+    ALL_ALIVE_TO = 20  # the stamp until which every entry may be used
 
 
 class Geometry(NamedTuple):

@@ -212,7 +212,7 @@ class Placement:
         Args:
             hashes: of the keys.
             rule, fields, tick: the policy, its fields and its present tick.
-            alive_from: lowest stamp of an entry with rows and of one without that has not expired; None when none expires.
+            alive_from: lowest stamp of an entry with rows and of one without that has not expired; None when none has.
         """
         chosen = np.full(hashes.size, -1, np.int64)
         was_empty = np.zeros(hashes.size, np.bool_)
