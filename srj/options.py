@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 How = Literal["left", "inner", "semi", "anti"]
 OnMultiple = Literal["all", "first", "error"]
 Duration = str | int | float | timedelta | None
+_MOST_KEYS = 100_000  # in a lookup
+_AUTO_SIZES = (1, 10_000)  # beyond them answers are large, and gain little anywhere
+_AUTO_IN_FLIGHT = (1, 8)
 CacheFactory = Callable[[], "cachetools.Cache[Any, Any]"]
 
 
@@ -86,35 +89,68 @@ class Batch:
     """How missing keys are asked, for ``batch=``.
 
     Args:
-        size: most keys in one lookup; ``"auto"``: 1,000. Where rows are large, so many fewer that they fill about 4 MB.
-        in_flight: lookups (and so connections) open at a time in each Spark worker process.
-        latency: how long a missing key may wait for its batch to fill while the stream goes on.
+        size: most keys in one lookup; ``(least, most)``: srj chooses within; ``"auto"``: within 1 and 10,000. Where rows are large,
+            so many fewer that they fill about 4 MB.
+        in_flight: lookups sent at a time, each over its own connection, by each Spark worker process; ``"auto"``: srj tries out 1
+            to 8.
+        connections: that all Python workers of an executor together have open to this database. Where several joins ask the same
+            database as the same user, these are counted together, and each keeps to its own bound.
+        max_wait: how long a missing key may wait for its batch to fill while the stream goes on.
+        latency: a goal for the time from sending a lookup to its answer, which bounds the sizes that srj chooses; None: a quarter
+            of ``lookup_timeout``.
 
     Example:
         >>> Batch(size=300, in_flight=2)
-        Batch(size=300, in_flight=2, latency='20 ms')
+        Batch(size=300, in_flight=2, connections=8, max_wait='20 ms', latency=None)
     """
 
-    size: int | Literal["auto"] = "auto"
-    in_flight: int = 4
-    latency: Duration = "20 ms"
+    size: int | tuple[int, int] | Literal["auto"] = "auto"
+    in_flight: int | Literal["auto"] = "auto"
+    connections: int = 8
+    max_wait: Duration = "20 ms"
+    latency: Duration = None
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.size, str) and self.size == "auto"):
-            whole_number("batch size", self.size, 1, 100_000)
-        whole_number("in_flight", self.in_flight, 1, 64)
-        if parse_duration("latency", self.latency) is None:
-            raise RequestError("expected latency as a duration, got None, which would wait for ever; write for example '20 ms'")
+        if isinstance(self.size, (tuple, list)):
+            if len(self.size) != 2 or [whole_number("batch size", size, 1, _MOST_KEYS) for size in self.size] != sorted(self.size):
+                raise RequestError(f"expected a range of batch sizes as (least, most), got {shown(self.size)}")
+            object.__setattr__(self, "size", tuple(self.size))  # TOML has lists
+        elif not (isinstance(self.size, str) and self.size == "auto"):
+            whole_number("batch size", self.size, 1, _MOST_KEYS)
+        if not (isinstance(self.in_flight, str) and self.in_flight == "auto"):
+            whole_number("in_flight", self.in_flight, 1, 64)
+        whole_number("connections", self.connections, 1, 10_000)
+        if isinstance(self.in_flight, int) and self.in_flight > self.connections:
+            raise RequestError(
+                f"expected in_flight of at most connections={self.connections}, which all workers of an executor share, got "
+                f"{self.in_flight}; let connections be more"
+            )
+        if parse_duration("max_wait", self.max_wait) is None:
+            raise RequestError("expected max_wait as a duration, got None, which would wait for ever; write for example '20 ms'")
+        parse_duration("latency", self.latency)
 
     @property
-    def keys(self) -> int:
-        """The size as a number."""
-        return 1000 if self.size == "auto" else self.size
+    def sizes(self) -> tuple[int, int]:
+        """The least and the most keys in a lookup."""
+        if isinstance(self.size, tuple):
+            return self.size
+        return _AUTO_SIZES if isinstance(self.size, str) else (self.size, self.size)
 
     @property
-    def seconds(self) -> float:
-        """The latency as a number."""
-        return parse_duration("latency", self.latency) or 0.0
+    def flights(self) -> tuple[int, int]:
+        """The least and the most lookups at a time."""
+        least, most = _AUTO_IN_FLIGHT if isinstance(self.in_flight, str) else (self.in_flight, self.in_flight)
+        return min(least, self.connections), min(most, self.connections)
+
+    @property
+    def wait(self) -> float:
+        """`max_wait` in seconds."""
+        return parse_duration("max_wait", self.max_wait) or 0.0
+
+    @property
+    def goal(self) -> float | None:
+        """`latency` in seconds."""
+        return parse_duration("latency", self.latency)
 
 
 class Options(TypedDict, total=False):
@@ -131,7 +167,7 @@ class Options(TypedDict, total=False):
     cache: Cache | CacheFactory | str | int
     ttl: Duration
     missing_ttl: Duration
-    batch: Batch | Literal["auto"] | int
+    batch: Batch | Literal["auto"] | int | tuple[int, int]
     connect_timeout: Duration
     lookup_timeout: Duration
     retries: int

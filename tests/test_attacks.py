@@ -337,11 +337,11 @@ def test_a_server_that_falls_silent_is_given_up_in_time(ground: Ground, table: s
 
 def test_an_engine_closes_soon_and_quietly_though_its_server_is_silent(postgres_ground: Ground) -> None:
     """Sixteen idle connections, none of which gets an answer to its farewell: another query's start waits for this."""
-    spec = spec_of(postgres_ground.url, "numbers", "id", batch=Batch(size=1, in_flight=16))
+    spec = spec_of(postgres_ground.url, "numbers", "id", batch=Batch(size=1, in_flight=16, connections=16))
     with closing(Wire(postgres_ground.server)) as wire:
         engine = Engine(replace(spec, question=replace(spec.question, url=replace(spec.question.url, port=wire.port))))
         join(engine, pa.array(np.arange(200)))
-        assert len(engine._fetcher._idle) > 8
+        assert len(engine._fetcher._pool._idle) > 8
         wire.is_silent = True
         started = time.monotonic()
         engine.close()
@@ -350,7 +350,7 @@ def test_an_engine_closes_soon_and_quietly_though_its_server_is_silent(postgres_
 
 def test_an_operator_whose_engine_is_closed_under_its_feet_says_so(postgres_ground: Ground) -> None:
     """Rather than wait, or speak of an event loop."""
-    with postgres_ground.engine("numbers", batch=Batch(size=1000, latency="20 s")) as engine:
+    with postgres_ground.engine("numbers", batch=Batch(size=1000, max_wait="20 s")) as engine:
 
         def batches() -> Iterator[tuple[pa.Array]]:
             yield (pa.array([1]),)
@@ -370,7 +370,7 @@ def test_an_operator_whose_engine_is_closed_under_its_feet_says_so(postgres_grou
 
 def test_an_engine_may_be_closed_twice_and_says_that_it_is_closed(postgres_ground: Ground) -> None:
     """To those who wait for a flight that is being filled at once, and to those who come later."""
-    with postgres_ground.engine("numbers", batch=Batch(size=1000, latency="20 s")) as engine:
+    with postgres_ground.engine("numbers", batch=Batch(size=1000, max_wait="20 s")) as engine:
         arrivals: Arrivals = queue.SimpleQueue()
         (flight,) = engine.admit(Keys.of((pa.array([1], pa.int32()),)), arrivals).flights
         started = time.monotonic()

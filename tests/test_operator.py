@@ -89,7 +89,7 @@ def test_every_row_leaves_once_with_its_own_matches(
     """In order and out of order, cold and again from the cache, however lookups overtake each other."""
     rows = values_of(table)
     database = Scripted(rows, delay=lambda number: delays[number % len(delays)])
-    engine = scripted_engine(database, batch=Batch(size=size, in_flight=in_flight, latency="1 ms"))
+    engine = scripted_engine(database, batch=Batch(size=size, in_flight=in_flight, max_wait="1 ms"))
     waiting = 1 if tight else 64_000_000
     try:
         for _ in range(2):
@@ -176,7 +176,7 @@ def test_answers_go_into_the_cache_when_somebody_looks_there_or_many_have_come()
     """Together, which is faster; what waits for that is bounded although nobody looks."""
     keys = range(30_000)
     database = Scripted({key: [str(key)] for key in keys})
-    engine = scripted_engine(database, unique=True, cache="8 MB", batch=Batch(size=1000, in_flight=1, latency="1 ms"))
+    engine = scripted_engine(database, unique=True, cache="8 MB", batch=Batch(size=1000, in_flight=1, max_wait="1 ms"))
     try:
         arrivals: Arrivals = queue.SimpleQueue()
         flights = engine.admit(Keys((pa.array(keys, pa.int64()),)), arrivals).flights
@@ -207,7 +207,7 @@ def test_keys_asked_anew_because_their_lookup_is_too_old_keep_their_own_rows(slo
     now = [0.0]
     keys = Keys((pa.array(range(60), pa.int64()),))
     database = Changing({}, lambda number: (slow, fast, 0.0)[number])
-    engine = scripted_engine(database, clock=lambda: now[0], ttl=0.25, missing_ttl=0.25, batch=Batch(in_flight=2, latency="1 ms"))
+    engine = scripted_engine(database, clock=lambda: now[0], ttl=0.25, missing_ttl=0.25, batch=Batch(in_flight=2, max_wait="1 ms"))
     try:
         arrivals: Arrivals = queue.SimpleQueue()
         flights = engine.admit(keys, arrivals).flights

@@ -88,7 +88,7 @@ def test_no_constraint_is_ever_exceeded_and_no_row_lost(
     """Whatever hits, whatever is slow, and though another worker fills keys while their rows wait here."""
     keys = [key for batch in batches for key in batch]
     database = Scripted(VALUES, delay=lambda number: delays[number % len(delays)])
-    with closing(scripted_engine(database, batch=Batch(size=size, in_flight=in_flight, latency="1 ms"), ttl=0.004)) as engine:
+    with closing(scripted_engine(database, batch=Batch(size=size, in_flight=in_flight, max_wait="1 ms"), ttl=0.004)) as engine:
         operator = Operator(engine, 1 if tight else 64_000_000)
         left: list[int] = []
         matches: Counter[tuple[int, str]] = Counter()
@@ -246,7 +246,7 @@ def test_the_order_is_restored_within_the_bound(batches: list[list[int]], bound:
     """Exactly the input's order, holding no more rows than the constraint allows, whatever the consumer's batches."""
     database = Scripted(VALUES, delay=lambda number: delays[number % len(delays)])
     restorer, restored, most = Restorer(), [], 0
-    with closing(scripted_engine(database, batch=Batch(size=3, in_flight=4, latency="1 ms"))) as engine:
+    with closing(scripted_engine(database, batch=Batch(size=3, in_flight=4, max_wait="1 ms"))) as engine:
         for leaving in Operator(engine).out_of_order(arrowed(batches), ArrowRows(), Disorder(max=bound)):
             below = leaving.all_left_below()
             for begin in range(0, len(below), 4):
@@ -266,7 +266,7 @@ def test_no_row_comes_later_than_twice_the_bound_of_rows_that_arrived_after_it(
 ) -> None:
     """The slack of a consumer whose clock is the newest row that it has seen."""
     database = Scripted(VALUES, delay=lambda number: delays[number % len(delays)])
-    with closing(scripted_engine(database, batch=Batch(size=2, in_flight=4, latency="1 ms"))) as engine:
+    with closing(scripted_engine(database, batch=Batch(size=2, in_flight=4, max_wait="1 ms"))) as engine:
         leaving = Operator(engine).out_of_order(arrowed(batches), ArrowRows(), Disorder(max=bound))
         left = np.array([row for one in leaving for row in one.arrivals.tolist()], np.int64)
     if len(left):

@@ -15,7 +15,7 @@ from srj.lookup.expiry import Expiry
 from srj.lookup.hashing import hash_rows
 from srj.lookup.interface import CacheStats, Found
 from srj.lookup.keys import Keys
-from srj.lookup.layout import At, Block, Contents, Geometry, geometry_in
+from srj.lookup.layout import NOTES, At, Block, Contents, Geometry, geometry_in
 from srj.lookup.reclaim import make_heap_room, make_page_room
 
 if TYPE_CHECKING:
@@ -122,6 +122,11 @@ class ColumnarCache:
     def most_hits(self) -> int:
         """Keys whose rows take no more than 1 GB together, however large they are."""
         return max(1, _MOST_BYTES // max(1, int(self._header[At.HEAVIEST])))
+
+    @property
+    def notes(self) -> npt.NDArray[np.float64]:
+        """The second half of the header, free for whoever uses the cache."""
+        return self._header[NOTES:].view(np.float64)
 
     def no_rows(self) -> pa.RecordBatch:
         """Rows of the table, none."""

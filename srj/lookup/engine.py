@@ -15,11 +15,14 @@ import numpy as np
 from srj.databases import database
 from srj.databases.failures import shown
 from srj.errors import DatabaseError, LookupFailedError, MultipleMatchesError
+from srj.lookup.batching import Batching, Limits
 from srj.lookup.fetcher import Fetcher
 from srj.lookup.joined import concat_rows, row_bytes, run_sums
 from srj.lookup.keys import Keys
 from srj.lookup.make_cache import make_cache
+from srj.lookup.map_file import executor_folder
 from srj.lookup.shared_cache import SharedCache
+from srj.lookup.slots import Slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,9 +30,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from srj.databases.base import Connection
-    from srj.lookup.fetcher import Opener
     from srj.lookup.flight import Arrivals, Flight
     from srj.lookup.interface import CacheStats, Found
+    from srj.lookup.pool import Opener
     from srj.lookup.spec import LookupSpec
 
 # Bytes of rows that one probe may bring out of the cache.
@@ -98,14 +101,17 @@ class Engine:
         settings = spec.settings
         shorter_ttl = min((ttl for ttl in (settings.ttl, settings.missing_ttl) if ttl is not None), default=None)
         self._near = float("inf") if shorter_ttl is None else shorter_ttl * _NEAR
+        notes = None if self._cache.notes is None else self._cache.notes[: Batching.WORDS]
+        self._batching = Batching(Limits.of(settings.batch, settings.lookup_timeout), notes)
         self._fetcher = Fetcher(
             connect or _opener(spec),
             self._lock,
             self._land,
             self._store_if_much,
             most_keys=self._flight_keys,
-            in_flight=settings.batch.in_flight,
-            latency=settings.batch.seconds,
+            slots=Slots(executor_folder() if shared_as is not None else None, spec.question.url, settings.batch.connections),
+            batching=self._batching,
+            max_wait=settings.batch.wait,
             connect_timeout=settings.connect_timeout,
             lookup_timeout=settings.lookup_timeout,
             retries=settings.retries,
@@ -140,7 +146,12 @@ class Engine:
 
     def _flight_keys(self) -> int:
         """Keys that may fly together."""
-        return max(1, min(self.spec.settings.batch.keys, int(_FLIGHT_BYTES / max(1.0, self.bytes_per_key))))
+        return max(1, int(_FLIGHT_BYTES / max(1.0, self.bytes_per_key)))
+
+    @property
+    def in_flight(self) -> int:
+        """Lookups to be sent at a time."""
+        return self._batching.in_flight
 
     def flush(self) -> None:
         """Send what is being collected."""
@@ -170,6 +181,7 @@ class Engine:
             self._fetcher.close()
         finally:
             with self._lock:
+                self._batching.detach()
                 if isinstance(self._cache, SharedCache):
                     self._cache.close()
                 # Engine and fetcher hold each other, so the memory would stay until the garbage collector comes by.

@@ -8,12 +8,13 @@ import threading
 import time
 from collections import deque
 from itertools import repeat
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from srj.errors import ConnectionFailedError, DatabaseError, SrjError
 from srj.lookup.flight import Arrivals, Flight
+from srj.lookup.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable
@@ -21,26 +22,16 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from srj.databases.base import Answer, Connection
+    from srj.databases.base import Answer
+    from srj.lookup.batching import Batching
     from srj.lookup.keys import Keys
+    from srj.lookup.pool import Opener
+    from srj.lookup.slots import Slots
 
-# Idle connections are closed after this many seconds: long enough for the next micro-batch, short for the server.
-_IDLE_SECONDS = 30.0
-_SWEEP_SECONDS = 10.0  # how often they are looked for
 # A key's place is one number, its flight's and below it these bits for the position: hundreds of thousands of tuples in the
 # index would cost more than all else here, for Python's garbage collector walks through them again and again.
 _POSITION_BITS = 20
 _POSITIONS = (1 << _POSITION_BITS) - 1
-# How long to wait for somebody else's connection where the server accepts no further one.
-_CROWDED_SECONDS = 0.05
-
-
-class Opener(Protocol):
-    """Opens a connection, given a timeout in seconds."""
-
-    def __call__(self, timeout: float, /) -> Coroutine[None, None, Connection]:
-        """A new connection, or a `ConnectionFailedError`."""
-        ...
 
 
 class Fetcher:
@@ -55,9 +46,10 @@ class Fetcher:
         lock: guards the index of keys in flight together with the cache, so that a key is always in one of them.
         on_landed: called in the batch thread, without the lock, when a flight has its answer: may refuse it.
         after_landing: called there when those who wait have heard of it; raises nothing.
-        most_keys: how many keys may be in a flight now.
-        in_flight: flights, and so connections, at a time.
-        latency: seconds that a flight may wait to be filled.
+        most_keys: how many keys may be in a flight now, for the memory that their rows take.
+        slots: how many connections there may be.
+        batching: how many keys are put into a flight, and how many flights, and so connections, there are at a time.
+        max_wait: seconds that a flight may wait to be filled.
         connect_timeout, lookup_timeout: seconds.
         retries: how often a flight is sent again after its connection failed.
         fresh: seconds after a flight's start in which keys may still join it: the shorter ttl of the cache; None: always.
@@ -72,21 +64,21 @@ class Fetcher:
         after_landing: Callable[[], None],
         *,
         most_keys: Callable[[], int],
-        in_flight: int,
-        latency: float,
+        slots: Slots,
+        batching: Batching,
+        max_wait: float,
         connect_timeout: float,
         lookup_timeout: float,
         retries: int,
         fresh: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._open_connection = open_connection
         self._lock = lock
         self._on_landed = on_landed
         self._after_landing = after_landing
         self._most_keys = most_keys
-        self._latency = latency
-        self._connect_timeout = connect_timeout
+        self._batching = batching
+        self._max_wait = max_wait
         self._lookup_timeout = lookup_timeout
         self._retries = retries
         self._clock = clock
@@ -95,12 +87,21 @@ class Fetcher:
         self._flights: dict[int, Flight] = {}  # by number, while their keys are in flight
         self._landed: deque[Flight] = deque()
         self._numbers = 0
-        self._open = 0
         self._filling: Flight | None = None
-        self._idle: list[tuple[float, Connection]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
-        self._slots = asyncio.Semaphore(in_flight)
+        self._pool = Pool(
+            open_connection,
+            slots,
+            connect_timeout=connect_timeout,
+            patience=connect_timeout + lookup_timeout,
+            on_crowded=batching.refused,
+            start=self._start,
+            clock=clock,
+        )
+        self._ready: deque[Flight] = deque()  # sealed, and waiting for one of those under way to land
+        self._flying = 0
+        self._asking = 0  # flights whose lookup is under way
         self._thread = threading.Thread(target=self._run, name="srj-fetcher", daemon=True)
         self._thread.start()
 
@@ -188,14 +189,16 @@ class Fetcher:
     def _fill(self, keys: Keys, values: list[Hashable]) -> npt.NDArray[np.int64]:
         """Put keys into flights; their places."""
         places = np.arange(len(values), dtype=np.int64)
-        start, most = 0, self._most_keys()
+        start, most_keys = 0, self._most_keys()
         while start < len(values):
             if self._filling is None:
-                self._filling = Flight(self._numbers)
+                idle = self._batching.in_flight - self._flying - len(self._ready)
+                self._filling = Flight(self._numbers, self._batching.size(most_keys, len(values), idle))
                 self._flights[self._numbers] = self._filling
                 self._numbers += 1
                 self._loop.call_soon_threadsafe(self._arm, self._filling)
             flight, taken = self._filling, len(self._filling)
+            most = min(flight.size, most_keys)
             stop = min(start + max(1, most - taken), len(values))
             flight.add(keys.slice(start, stop - start), values[start:stop])
             places[start:stop] += (flight.number << _POSITION_BITS) + taken - start
@@ -214,12 +217,12 @@ class Fetcher:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.call_soon(self._sweep)
+        self._loop.call_soon(self._pool.sweep)
         self._loop.run_forever()
         self._loop.close()
 
     def _arm(self, flight: Flight) -> None:
-        self._loop.call_later(self._latency, self._seal_late, flight)
+        self._loop.call_later(self._max_wait, self._seal_late, flight)
 
     def _seal_late(self, flight: Flight) -> None:
         if not flight.sealed:
@@ -228,14 +231,21 @@ class Fetcher:
                     self._seal(flight)
 
     def _take_off(self, flight: Flight) -> None:
-        task = self._loop.create_task(self._fly(flight))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._ready.append(flight)
+        self._launch()
+
+    def _launch(self) -> None:
+        while self._ready and self._flying < self._batching.in_flight:
+            self._flying += 1
+            self._start(self._fly(self._ready.popleft()))
 
     async def _fly(self, flight: Flight) -> None:
         try:
-            async with self._slots:
+            try:
                 flight.land(await self._ask(flight))
+            finally:
+                self._flying -= 1
+                self._launch()  # before all that is to be done with the answer: the database shall not wait for it
             self._on_landed(flight)
         except SrjError as error:
             flight.fail(error)
@@ -255,7 +265,7 @@ class Fetcher:
             try:
                 return await self._ask_once(flight, columns)
             except ConnectionFailedError as error:
-                await self._close_idle(-1.0)  # they were likely cut with this one
+                await self._pool.close_idle()  # they were likely cut with this one
                 if flight.retries >= self._retries:
                     tries = f"{flight.retries + 1} attempts" if flight.retries else "one attempt"
                     raise ConnectionFailedError(f"{error} (given up after {tries})") from error
@@ -263,58 +273,35 @@ class Fetcher:
             flight.retries += 1
 
     async def _ask_once(self, flight: Flight, columns: tuple[pa.Array, ...]) -> Answer:
-        connection = await self._connection()
+        connection = await self._pool.take()
+        self._asking += 1
+        asking = self._asking
         try:
             flight.started = self._clock()
             answer = await connection.lookup(columns, self._lookup_timeout)
-            flight.seconds = self._clock() - flight.started
+            landed = self._clock()
+            flight.seconds = landed - flight.started
         except BaseException:
-            await self._drop(connection)
+            await self._pool.drop(connection)
             raise
-        self._idle.append((self._clock(), connection))
+        finally:
+            self._asking -= 1
+        self._batching.landed(len(flight), flight.seconds, landed, flying=asking, is_busy=bool(self._ready))
+        self._pool.give_back(connection)
         return answer
 
-    async def _connection(self) -> Connection:
-        """An idle connection that still works, else a new one, else the next that another flight gives back."""
-        while True:
-            while self._idle:
-                connection = self._idle.pop()[1]
-                if connection.is_usable():
-                    return connection
-                await self._drop(connection)
-            try:
-                connection = await self._open_connection(self._connect_timeout)
-            except ConnectionFailedError:
-                # Only what is really open can come back: flights that wait for the same dead server don't count.
-                if not self._open:
-                    raise
-                await asyncio.sleep(_CROWDED_SECONDS)
-            else:
-                self._open += 1
-                return connection
-
-    async def _drop(self, connection: Connection) -> None:
-        self._open -= 1
-        await connection.close()
-
-    def _sweep(self) -> None:
-        task = self._loop.create_task(self._close_idle(self._clock() - _IDLE_SECONDS))
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        self._loop.call_later(_SWEEP_SECONDS, self._sweep)
-
-    async def _close_idle(self, since: float) -> None:
-        """Close connections that have been idle since before then; all of them if negative."""
-        closing = [entry for entry in self._idle if since < 0 or entry[0] <= since]
-        self._idle = [entry for entry in self._idle if entry not in closing]
-        await asyncio.gather(*(self._drop(connection) for _, connection in closing))
 
     async def _close(self) -> None:
+        self._ready.clear()  # they fail below
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._close_idle(-1.0)
+        await self._pool.close()
         with self._lock:  # those that were still being filled, or whose task never began
             for flight in self._flights.values():
                 if not flight.landed:

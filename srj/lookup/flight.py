@@ -30,6 +30,7 @@ class Flight:
 
     Attributes:
         number: which flight of its fetcher it is.
+        size: the keys it is to have.
         parts, values: the keys, as columns and as Python values (which the in-flight index needs).
         sealed: no more keys may join.
         landed: `counts`, `starts` and `rows`, or `error`, are there.
@@ -40,6 +41,7 @@ class Flight:
     """
 
     number: int = 0
+    size: int = 1
     parts: list[Keys] = field(default_factory=list)
     values: list[Hashable] = field(default_factory=list)
     sealed: bool = False

@@ -79,6 +79,11 @@ class Cache(Protocol):
         """Keys that a probe can bring out at once; where more are known, the rest count as misses."""
         ...
 
+    @property
+    def notes(self) -> npt.NDArray[np.float64] | None:
+        """Numbers that live as long as the entries do, for whoever uses the cache, zero at first and not forgotten by `clear`."""
+        ...
+
     def clear(self) -> None:
         """Forget everything."""
         ...

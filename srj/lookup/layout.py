@@ -32,6 +32,7 @@ WAYS = 8
 MAGIC = int.from_bytes(b"srjcache", "little")
 VERSION = 6
 _HEADER_WORDS = 512
+NOTES = 256  # where in the header the user's own numbers begin
 POPULATE_WRITE = 23  # Linux's MADV_POPULATE_WRITE, which Python has no name for
 _ALIGNMENT = 64
 _PADDING = 16  # bytes behind the heap, so that its last bytes can be loaded as a word

@@ -37,6 +37,8 @@ T = TypeVar("T")
 
 # What may wait at a time in one operator: enough to read far ahead of a few slow misses, little beside a worker's memory.
 WAITING_BYTES = 64_000_000
+# Reading ahead so far, in lookups for each that is sent at a time, keeps the database busy; further, and answers only pile up.
+_FLIGHTS_AHEAD = 2
 # A key that waits: itself, as a Python value too, and its place among those in flight.
 _BYTES_OF_A_KEY = 200
 # How long to wait for a flight before looking whether the batch thread is still there.
@@ -100,8 +102,6 @@ class Operator:
         self.columns = engine.spec.columns
         self._keys = engine.spec.description.key
         self._waiting_bytes = waiting_bytes
-        # Reading further ahead than this would not make the database any faster, and let answers pile up.
-        self._most_awaited = 2 * engine.spec.settings.batch.in_flight
         self._awaited: set[Flight] = set()
         self._started, self._lookup_seconds = time.monotonic(), 0.0  # the slowest lookup so far
         self._arrivals: Arrivals = queue.SimpleQueue()
@@ -282,7 +282,7 @@ class Operator:
 
     def _is_full(self, waiting_bytes: int) -> bool:
         """Whether something must land before more input is read."""
-        return waiting_bytes > self._waiting_bytes or len(self._awaited) > self._most_awaited
+        return waiting_bytes > self._waiting_bytes or len(self._awaited) > _FLIGHTS_AHEAD * self._engine.in_flight
 
     def _expected(self, keys: int) -> int:
         """What these missed keys, their places and their rows are expected to take."""

@@ -142,6 +142,11 @@ class ReferenceCache:
         """As many as one likes: the engine has seen all of their rows."""
         return 2**62
 
+    @property
+    def notes(self) -> None:
+        """None: it has no memory of its own."""
+        return None
+
     def clear(self) -> None:
         """Forget everything, other lookups' entries in the same cachetools cache included."""
         with self._lock:

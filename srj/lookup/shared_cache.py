@@ -61,6 +61,11 @@ class SharedCache:
         """Keys that a probe can bring out at once."""
         return self._cache.most_hits
 
+    @property
+    def notes(self) -> npt.NDArray[np.float64]:
+        """Numbers that all processes see; nobody locks them."""
+        return self._cache.notes
+
     def clear(self) -> None:
         """Forget everything, for all processes."""
         self._change(self._cache.clear)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ROWS, KEYS, FILES = 4_000, 600, 3
 START = datetime(2024, 3, 1, tzinfo=UTC)
 # Few keys a lookup, so that there are many; an own cache for each test.
-BATCH = Batch(size=20, in_flight=2, latency="1 ms")
+BATCH = Batch(size=20, in_flight=2, max_wait="1 ms")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,294 @@
+"""Every batch size and number in flight by hand, and what ``batch="auto"`` reaches, in five regimes on two databases.
+
+Run it as ``python -m benchmarks.batches``: it takes about half an hour, prints the tables of docs/batches.md and draws its picture.
+The stream has distinct keys only, and srj's core runs without Spark: what differs between cells is the lookups alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from srj import Batch, Table
+from srj.databases.base import Question
+from srj.errors import DatabaseError
+from srj.lookup.describe import describe
+from srj.lookup.engine import Engine
+from srj.lookup.operator import Operator
+from srj.lookup.spec import LookupSpec
+from srj.options import Cache, LookupSettings
+from tests import servers
+from tests.delay_proxy import delayed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.servers import Server
+
+SIZES = (1, 10, 30, 100, 300, 1000, 3000, 10_000)
+IN_FLIGHT = (1, 2, 4, 8)
+SETTLING = 6.0  # seconds that auto has before it is measured
+PAIRS = 3
+NAMES = {"postgresql": "PostgreSQL", "mysql": "MariaDB"}
+ROWS = {"items": 5_000_000, "plain_items": 1_000_000}  # with an index and without
+INPUT = 10_000  # rows in Spark's Arrow batches
+_LEAP = 7_368_787  # coprime to the tables' sizes, so that its multiples are distinct and far apart
+
+
+@dataclass(frozen=True)
+class Regime:
+    """Where the database is, and what of it.
+
+    Attributes:
+        letter, title: as in docs/batches.md.
+        table: which.
+        seconds, jitter: of the network, each way.
+        connections: what the server's user may have; None: enough.
+    """
+
+    letter: str
+    title: str
+    table: str = "items"
+    seconds: float = 0.0
+    jitter: float = 0.0
+    connections: int | None = None
+
+
+REGIMES = (
+    Regime("a", "indexed, local"),
+    Regime("b", "without an index", table="plain_items"),
+    Regime("c", "indexed, 45 ms each way", seconds=0.045),
+    Regime("d", "indexed, 5 ms each way, up to 5 ms more", seconds=0.005, jitter=0.005),
+    Regime("e", "indexed, two connections", connections=2),
+)
+
+
+def fill(server: Server) -> None:
+    """Both tables: id bigint, name of 16 bytes, price, quantity."""
+    for name, rows in ROWS.items():
+        if server.kind == "postgresql":
+            server.execute(
+                f"CREATE TABLE {name} AS SELECT id, 'item-' || lpad(id::text, 11, '0') AS name, id * 0.25::float8 AS price, "
+                f"(id % 1000)::int AS quantity FROM generate_series(0::bigint, {rows - 1}) AS id"
+            )
+            if name == "items":
+                server.execute(f"ALTER TABLE {name} ADD PRIMARY KEY (id)")
+            server.execute(f"VACUUM ANALYZE {name}")
+        else:
+            key = ", PRIMARY KEY (id)" if name == "items" else ""
+            server.execute(f"CREATE TABLE {name} (id BIGINT NOT NULL, name VARCHAR(16), price DOUBLE, quantity INT{key})")
+            server.execute(
+                f"INSERT INTO {name} SELECT seq, CONCAT('item-', LPAD(seq, 11, '0')), seq * 0.25, seq % 1000 "
+                f"FROM seq_0_to_{rows - 1}"
+            )
+            server.execute(f"ANALYZE TABLE {name}")
+
+
+@contextmanager
+def place(server: Server, regime: Regime) -> Iterator[str]:
+    """The URL of a database in this regime."""
+    url = server.url
+    with ExitStack() as stack:
+        if regime.connections is not None:
+            url = limited_url(server, regime.connections)
+        if regime.seconds:
+            proxy = stack.enter_context(delayed(server.host, server.port, regime.seconds, regime.jitter))
+            url = url.replace(f":{server.port}/", f":{proxy.port}/")
+        yield url
+
+
+def limited_url(server: Server, connections: int) -> str:
+    """The URL for a user who may have so many connections, besides the one that describes the table."""
+    if server.kind == "postgresql":
+        server.execute(
+            f"DROP ROLE IF EXISTS few; CREATE ROLE few LOGIN PASSWORD 'few' CONNECTION LIMIT {connections}; "
+            "GRANT SELECT ON ALL TABLES IN SCHEMA public TO few"
+        )
+    else:
+        server.execute(
+            f"CREATE OR REPLACE USER few IDENTIFIED BY 'few' WITH MAX_USER_CONNECTIONS {connections}; GRANT SELECT ON *.* TO few"
+        )
+    return server.url_for(user="few", password="few")  # noqa: S106  its only use
+
+
+def spec_for(url: str, regime: Regime, batch: Batch) -> LookupSpec:
+    """A lookup of all columns, with a cache that is never hit."""
+    table = Table(url, (regime.table,))
+    question = Question(table.url, table.name, ("id",))
+    return LookupSpec(question, describe(question, 30.0), replace(LookupSettings(), batch=batch, cache=Cache(size="32 MB")))
+
+
+def keys_of(rows: int) -> Iterator[tuple[pa.Array]]:
+    """Distinct keys for ever, or nearly."""
+    for begin in itertools.count(0, INPUT):
+        yield (pa.array(np.arange(begin, begin + INPUT) * _LEAP % rows),)
+
+
+class Stream:
+    """Distinct keys without end, looked up by an engine in a thread of its own.
+
+    Args:
+        spec: what is asked.
+    """
+
+    def __init__(self, spec: LookupSpec) -> None:
+        self._rows = ROWS[spec.question.name[-1]]
+        self.engine = Engine(spec)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End it in the middle."""
+        self._is_over.set()
+        self.engine.close()
+        self._thread.join(30)
+
+    def rate(self, seconds: float) -> float:
+        """Keys a second that are answered from now on."""
+        before, begun = self._answered(), time.perf_counter()
+        time.sleep(seconds)
+        return (self._answered() - before) / (time.perf_counter() - begun)
+
+    def _answered(self) -> int:
+        return self.engine._landed_keys  # noqa: SLF001  nothing is changed by looking
+
+    def _run(self) -> None:
+        try:
+            for _ in Operator(self.engine).in_order(keys_of(self._rows)):
+                if self._is_over.is_set():
+                    return
+        except DatabaseError:
+            if not self._is_over.is_set():
+                raise
+
+
+def throughput(spec: LookupSpec, warm: float, seconds: float) -> float:
+    """Keys a second, once it has run for a while."""
+    with closing(Stream(spec)) as stream:
+        time.sleep(warm)
+        return stream.rate(seconds)
+
+
+def sweep(server: Server, regime: Regime, seconds: float, report: Callable[[str], None]) -> dict[str, Any]:
+    """All cells, then auto and the best cell in turns: the machine's own changes shall not favour either."""
+    cells: dict[tuple[int, int], float] = {}
+    with place(server, regime) as url:
+        spec = spec_for(url, regime, Batch())
+        for size in SIZES:
+            for flights in IN_FLIGHT:
+                report(f"{server.kind}, {regime.title}: {size:,} keys, {flights} in flight")
+                batch = Batch(size=size, in_flight=flights)
+                cells[size, flights] = throughput(with_batch(spec, batch), seconds / 2, seconds)
+        best = max(cells, key=lambda cell: cells[cell])
+        report(f"{server.kind}, {regime.title}: auto")
+        ratios = []
+        with closing(Stream(spec)) as auto:
+            time.sleep(SETTLING)
+            settled = auto.engine._batching  # noqa: SLF001  to show what was found
+            found = {"size": round(settled._usual), "in_flight": settled.in_flight}  # noqa: SLF001
+        for _ in range(PAIRS):
+            ours = throughput(spec, SETTLING, seconds)
+            theirs = throughput(with_batch(spec, Batch(size=best[0], in_flight=best[1])), seconds / 2, seconds)
+            ratios.append(ours / theirs)
+    return {
+        "server": server.kind,
+        "regime": regime.letter,
+        "title": regime.title,
+        "cells": {f"{size} {flights}": rate for (size, flights), rate in cells.items()},
+        "best": best,
+        "auto": found,
+        "ratios": ratios,
+    }
+
+
+def with_batch(spec: LookupSpec, batch: Batch) -> LookupSpec:
+    """The same lookup in other batches."""
+    return replace(spec, settings=replace(spec.settings, batch=batch))
+
+
+@contextmanager
+def servers_with_tables(kinds: list[str]) -> Iterator[list[Server]]:
+    """New servers, gone at the end."""
+    starts = {"postgresql": servers.start_postgres, "mysql": servers.start_mariadb}
+    with ExitStack() as stack:
+        started = []
+        for kind in kinds:
+            started.append(starts[kind]())
+            stack.callback(started[-1].remove)
+            fill(started[-1])
+        yield started
+
+
+def markdown(results: list[dict[str, Any]]) -> str:
+    """A row a regime."""
+    lines = [
+        "| database | regime | best of the cells | auto chose | auto / best | auto / one by one |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in results:
+        size, flights = one["best"]
+        best, alone = one["cells"][f"{size} {flights}"], one["cells"]["1 1"]
+        ratio = median(one["ratios"])
+        lines.append(
+            f"| {NAMES[one['server']]} | ({one['regime']}) {one['title']} | {size:,} keys, {flights} in flight "
+            f"| {one['auto']['size']:,} keys, {one['auto']['in_flight']} in flight "
+            f"| {ratio:.2f} ({min(one['ratios']):.2f} to {max(one['ratios']):.2f}) | {ratio * best / alone:,.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def draw(results: list[dict[str, Any]], path: Path) -> None:
+    """A panel a regime: throughput by size, a line a number in flight, and where auto is."""
+    import matplotlib as mpl  # noqa: PLC0415  only here
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    kinds = sorted({one["server"] for one in results}, reverse=True)
+    letters = sorted({one["regime"] for one in results})
+    figure, grid = plt.subplots(len(kinds), len(letters), figsize=(3 * len(letters), 2.8 * len(kinds)), squeeze=False)
+    for one in results:
+        axes = grid[kinds.index(one["server"])][letters.index(one["regime"])]
+        for flights in IN_FLIGHT:
+            rates = [one["cells"][f"{size} {flights}"] for size in SIZES]
+            axes.plot(SIZES, rates, marker=".", label=f"{flights} in flight")
+        best = one["cells"]["{} {}".format(*one["best"])]
+        axes.plot(one["auto"]["size"], median(one["ratios"]) * best, "k*", markersize=12, label="auto")
+        axes.set(xscale="log", yscale="log", title=f"{NAMES[one['server']]}, ({one['regime']})", xlabel="keys in a lookup")
+        axes.grid(alpha=0.3)
+    grid[0][0].set_ylabel("keys a second")
+    grid[0][0].legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main(
+    only: Annotated[str, typer.Option(help="Letters of the regimes.")] = "abcde",
+    kind: Annotated[list[str] | None, typer.Option(help="postgresql, mysql; both by default.")] = None,
+    seconds: Annotated[float, typer.Option(help="That each cell is measured, after half as long.")] = 1.5,
+    output: Annotated[Path, typer.Option(help="Where the picture is drawn.")] = Path("docs/batches.png"),
+) -> None:
+    """Sweep sizes and numbers in flight, and compare the best with auto."""
+    console = Console()
+    results = []
+    with console.status("tables") as status, servers_with_tables(kind or list(NAMES)) as started:
+        for server in started:
+            for regime in REGIMES:
+                if regime.letter in only:
+                    results.append(sweep(server, regime, seconds, status.update))
+                    console.print(markdown(results[-1:]).splitlines()[-1], soft_wrap=True)
+    console.print(markdown(results), soft_wrap=True)
+    draw(results, output)
+    output.with_suffix(".json").write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,223 @@
+"""How many keys go into a lookup, and how many lookups are sent at a time: as the user says, or as their costs tell.
+
+The size comes from the cost model: the smallest at which a key costs hardly more than in an endless batch, within the limits. The
+number in flight is tried out, for what a database does with several lookups at a time no line tells: twice as many are kept where
+they answer more keys a second, half as many where those answer as many. A trial takes a few lookups, and comes ever less often.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from srj.lookup.cost import CostModel, Line
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from srj.options import Batch
+
+FIRST_SIZE = 1000  # before anything is known; near the best for a database nearby
+_EXCESS = 0.02  # what a key may cost more than in an endless batch
+_OWN = 0.0004  # seconds that srj itself takes for a lookup, whatever its size
+_LEAST_AUTO = 100  # no database answers smaller lookups so much faster that these would pay; lines through noise may say so
+_PROBES = 4  # how much smaller than the best a lookup is that shows what size costs
+_PROBE_EVERY = 16
+_FIRST_PROBE_EVERY = 3
+_AHEAD = 2  # lookups to be cut from what is waiting, for each connection
+_SAME = 1.5  # sizes that differ by no more are as good as equal
+_SHARE_OF_TIMEOUT = 0.25
+_WINDOW = 8  # lookups that tell how fast a number in flight is, at least; four a connection
+_BETTER = 1.04  # times as many keys a second make up for twice as many connections
+_AS_GOOD = 1.03  # and so many times as many for half as many: both are noise otherwise
+_REST = 8  # windows until the next trial; twice as many after each that changed nothing
+_LONGEST_REST = 64
+
+
+class Limits(NamedTuple):
+    """What holds whatever the costs are.
+
+    Attributes:
+        least, most: keys in a lookup.
+        seconds: that a lookup may take.
+        least_in_flight, most_in_flight: lookups at a time.
+    """
+
+    least: int
+    most: int
+    seconds: float
+    least_in_flight: int
+    most_in_flight: int
+
+    @staticmethod
+    def of(batch: Batch, lookup_timeout: float) -> Limits:
+        """Those of the settings."""
+        seconds = lookup_timeout * _SHARE_OF_TIMEOUT
+        return Limits(*batch.sizes, min(seconds, batch.goal or math.inf), *batch.flights)
+
+
+class Batching:
+    """The size of the next lookup and the number in flight. Used in one process, by several threads.
+
+    Args:
+        limits: of both.
+        memory: of the cost model (`CostModel.WORDS` numbers) and one more, the number in flight; shared or one's own.
+    """
+
+    WORDS = CostModel.WORDS + 1
+
+    def __init__(self, limits: Limits, memory: npt.NDArray[np.float64] | None = None) -> None:
+        self._limits = limits
+        memory = np.zeros(self.WORDS) if memory is None else memory
+        self.model, self._shared = CostModel(memory[:-1]), memory[-1:]
+        self._filled = 0
+        self._unsteady = 0  # lookups that may have been under way with another number of others
+        self._usual = self._trial_size = 0.0  # the latest size, and the one with which the number in flight is tried out
+        self._trials = _Trials(limits.least_in_flight, limits.most_in_flight)
+        if not self._shared[0]:
+            self._shared[0] = min(max(2, limits.least_in_flight), limits.most_in_flight)
+
+    def detach(self) -> None:
+        """Go on with a copy of the memory, which is about to end."""
+        self.model.detach()
+        self._shared = self._shared.copy()
+
+    @property
+    def in_flight(self) -> int:
+        """Lookups to be sent at a time."""
+        now = int(self._shared[0])
+        return min(max(now, self._limits.least_in_flight), self._limits.most_in_flight)
+
+    def size(self, most: int, waiting: int = 0, idle: int = 0) -> int:
+        """Keys to be put into the next lookup.
+
+        Args:
+            most: by the memory that their rows take.
+            waiting: keys that are to be sent now; they are shared among connections that are idle.
+            idle: how many these are.
+        """
+        limits = self._limits
+        if limits.least == limits.most:
+            return max(1, min(limits.most, most))
+        line = self.model.line() if self.model.is_known else None
+        self._filled += 1
+        if self._filled % (_PROBE_EVERY if self.model.is_sure else _FIRST_PROBE_EVERY) == 1:
+            best = self._best(line, waiting, idle) / _PROBES
+        else:
+            # Lookups are cut before they can be sent, and can't be made larger then: many small ones would keep others back.
+            best = max(self._best(line, waiting, idle), waiting / (_AHEAD * self.in_flight))
+            self._usual = min(best, limits.most, most)
+        if line is not None:
+            best = min(best, line.within(limits.seconds))
+        return max(1, min(int(max(min(best, limits.most), limits.least)), most))
+
+    @staticmethod
+    def _best(line: Line | None, waiting: int, idle: int) -> float:
+        """The size at which lookups are cheapest, or nearly; smaller where connections would be idle."""
+        if line is None:
+            return FIRST_SIZE
+        line = Line(line.fixed + _OWN, line.each)
+        best = max(line.size(_EXCESS), _LEAST_AUTO)
+        if idle > 1 and waiting:
+            best = min(best, max(line.size(1.0), math.ceil(waiting / idle)))
+        return best
+
+    def landed(self, keys: int, seconds: float, now: float, *, flying: int, is_busy: bool) -> None:
+        """Learn from a lookup that was answered.
+
+        Args:
+            keys, seconds: what was asked, and how long it took.
+            now: when it was answered.
+            flying: lookups under way when it was sent, itself included.
+            is_busy: whether more were waiting to be sent.
+        """
+        if not keys:
+            return
+        self._unsteady = max(0, self._unsteady - 1)
+        is_change = self.model.observe(keys, seconds, is_steady=not self._unsteady and flying == self.in_flight)
+        usual = self._usual or keys
+        if is_change or not usual / _SAME <= self._trial_size <= usual * _SAME:
+            # What was found before, or with other sizes, says nothing now.
+            self._trial_size = usual
+            self._trials.begin()
+        if is_busy and self.model.is_known and flying == self.in_flight and keys * _PROBES * _SAME >= usual:
+            chosen = self._trials.next(flying, keys, now)
+            if chosen != flying:
+                self._shared[0] = chosen
+                self._unsteady = 2 * max(chosen, flying)  # until those that were sent before have landed
+                self.model.loosen()
+        else:
+            self._trials.disturb()
+
+    def refused(self, flying: int) -> None:
+        """The database takes no more connections than these."""
+        self._shared[0] = max(1, min(flying, self._limits.most_in_flight))
+        self._trials.rest()
+
+
+class _Trials:
+    """Which number in flight is the fastest.
+
+    Args:
+        least, most: of them.
+    """
+
+    def __init__(self, least: int, most: int) -> None:
+        self._least, self._most = least, most
+        self._landed: list[tuple[float, int]] = []  # when, and how many keys
+        self._before: tuple[int, float] | None = None  # the number and its rate that the present one is compared with
+        self._upwards = True
+        self._pause, self._pauses = 0, _REST
+
+    def next(self, flying: int, keys: int, now: float) -> int:
+        """The number to go on with, after one more lookup of so many keys."""
+        self._landed.append((now, keys))
+        if len(self._landed) <= max(_WINDOW, 4 * flying):
+            return flying
+        (begin, _), *rest = self._landed
+        found = sum(keys for _, keys in rest) / max(now - begin, 1e-9)
+        self._landed = []
+        if self._before is not None:
+            return self._judge(flying, found, *self._before)
+        if self._pause > 0:
+            self._pause -= 1
+            return flying
+        return self._try(flying, found)
+
+    def disturb(self) -> None:
+        """There was not enough to do just now: what was counted tells nothing."""
+        self._landed = []
+
+    def begin(self) -> None:
+        """Forget what was found, and try soon."""
+        self._before, self._landed, self._upwards = None, [], True
+        self._pause, self._pauses = 0, _REST
+
+    def rest(self) -> None:
+        """Try nothing for as long as it gets."""
+        self._before, self._landed = None, []
+        self._pause = self._pauses = _LONGEST_REST
+
+    def _try(self, now: int, found: float) -> int:
+        for _ in range(2):
+            other = min(2 * now, self._most) if self._upwards else max(now // 2, self._least)
+            self._upwards = not self._upwards
+            if other != now:
+                self._before = now, found
+                return other
+        self._pause = self._pauses
+        return now
+
+    def _judge(self, now: int, found: float, before: int, rate: float) -> int:
+        self._before = None
+        is_kept = found > rate * _BETTER if now > before else found >= rate * _AS_GOOD
+        if is_kept:
+            # On in this direction at once.
+            self._pauses, self._pause = _REST, 0
+            self._upwards = now > before
+            return self._try(now, found)
+        self._pause = self._pauses
+        self._pauses = min(2 * self._pauses, _LONGEST_REST)
+        return before

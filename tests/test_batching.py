@@ -1,0 +1,157 @@
+"""The size of batches and the number in flight, against a simulated database; tests with real ones are in benchmarks/batches.py."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+
+import numpy as np
+import pytest
+
+from srj import Batch
+from srj.errors import RequestError
+from srj.lookup.batching import Batching, Limits
+from srj.lookup.cost import CostModel, Line, exact_gain, speedup, thesis_gain
+from tests.queueing import INPUT, Model, best_rate, rate, run
+
+AUTO = Limits.of(Batch(), 30.0)
+REGIMES = {
+    "indexed, local": Model(),
+    "no index": Model(fixed=0.085, each=1e-6, cores=1.1, crowding=0.15),
+    "45 ms each way": Model(network=0.09),
+    "5 ms each way with jitter": Model(network=0.01, jitter=0.02),
+    "two connections": Model(connections=2),
+    "slow keys": Model(fixed=0.0004, each=0.002),
+}
+SEEDS = range(7)
+
+
+@pytest.mark.parametrize("name", REGIMES)
+def test_auto_is_as_fast_as_the_best_of_all_fixed_settings(name: str) -> None:
+    """After a few dozen lookups it stays near the best cell, by the median of several runs."""
+    model = REGIMES[name]
+    runs = [run(lambda _: model, Batching(AUTO), 350, seed) for seed in SEEDS]
+    best = best_rate(model)
+    assert median(rate(landed[50:]) for landed in runs) >= 0.9 * best
+    assert min(rate(landed[50:]) for landed in runs) >= 0.75 * best
+
+
+@pytest.mark.parametrize(("before", "after"), [("indexed, local", "45 ms each way"), ("45 ms each way", "indexed, local")])
+def test_auto_follows_a_change_within_fifty_lookups(before: str, after: str) -> None:
+    """The fiftieth lookup after it and those behind it are answered nearly as fast as with the best setting for them."""
+    best = best_rate(REGIMES[after])
+    runs = [run(lambda done: REGIMES[before if done < 150 else after], Batching(AUTO), 300, seed)[200:] for seed in SEEDS]
+    assert median(map(rate, runs)) >= 0.8 * best
+
+
+def test_a_goal_for_the_latency_bounds_the_size() -> None:
+    """Once the costs are known, though larger lookups would be answered faster by the key."""
+    model = REGIMES["slow keys"]
+    limits = Limits.of(Batch(latency="100 ms"), 30.0)
+    batching = Batching(limits)
+    run(lambda _: model, batching, 100, seed=1)
+    assert max(batching.size(10**9, INPUT, 0) for _ in range(20)) < 100
+
+
+def test_a_quarter_of_the_time_limit_is_the_most_that_a_lookup_shall_take() -> None:
+    """No goal is needed for that."""
+    batching = Batching(Limits.of(Batch(), 1.0))
+    for keys in (10, 40, 10, 40, 10, 40, 10, 40):
+        batching.landed(keys, 0.01 * keys, 0.0, flying=1, is_busy=False)
+    assert max(batching.size(10**9) for _ in range(20)) <= 25
+
+
+def test_a_fixed_size_and_number_are_kept() -> None:
+    """Whatever lookups cost."""
+    batching = Batching(Limits.of(Batch(size=77, in_flight=3), 30.0))
+    landed = run(lambda _: REGIMES["45 ms each way"], batching, 260, seed=1)
+    assert {one.keys for one in landed} == {77, INPUT % 77}
+    assert batching.in_flight == 3
+
+
+def test_a_range_is_kept() -> None:
+    """Also by the smaller lookups that show what size costs."""
+    batching = Batching(Limits.of(Batch(size=(500, 800)), 30.0))
+    landed = run(lambda _: REGIMES["45 ms each way"], batching, 300, seed=1)
+    assert sum(one.keys < 500 for one in landed) <= len(landed) / 8  # what is left of an input
+    assert max(one.keys for one in landed[100:]) == 800
+
+
+def test_large_rows_make_lookups_small() -> None:
+    """The bound by bytes is the caller's, and holds in any case."""
+    batching = Batching(AUTO)
+    assert max(batching.size(5, INPUT, 2) for _ in range(10)) == 5
+    run(lambda _: Model(), batching, 100, seed=1)
+    assert max(batching.size(5, INPUT, 2) for _ in range(10)) == 5
+
+
+def test_another_process_goes_on_with_what_one_has_learned() -> None:
+    """The model's memory is the cache's."""
+    memory = np.zeros(Batching.WORDS)
+    run(lambda _: REGIMES["45 ms each way"], Batching(AUTO, memory), 150, seed=1)
+    first, other = (
+        run(lambda _: REGIMES["45 ms each way"], batching, 30, seed=2) for batching in (Batching(AUTO), Batching(AUTO, memory))
+    )
+    assert rate(other) >= 1.5 * rate(first)
+
+
+def test_the_line_is_found_through_noise_and_outliers() -> None:
+    """One lookup in twenty takes ten times as long."""
+    generator = np.random.default_rng(3)
+    model = CostModel()
+    for number in range(400):
+        keys = int(generator.choice([200, 1000, 4000]))
+        seconds = (0.01 + 1e-5 * keys) * generator.lognormal(0, 0.2) * (10 if number % 20 == 0 else 1)
+        model.observe(keys, seconds)
+    line = model.line()
+    assert line is not None
+    assert line.fixed == pytest.approx(0.01, rel=0.5)
+    assert line.each == pytest.approx(1e-5, rel=0.5)
+
+
+def test_the_old_is_forgotten() -> None:
+    """A database that has become ten times as slow is known as such after three lookups, all of one size."""
+    model = CostModel()
+    for keys in (200, 1000) * 10:
+        model.observe(keys, 0.01 + 1e-5 * keys)
+    changes = [model.observe(1000, 0.2) for _ in range(4)]
+    assert changes == [False, False, True, False]
+    line = model.line()
+    assert line is not None
+    assert line(1000) == pytest.approx(0.2)
+
+
+def test_the_formulas_give_what_was_computed_by_hand() -> None:
+    """For C_miss = 10 ms: k = 4, C_batch(4) = 14 ms, I = 1 ms."""
+    assert speedup(4, 0.010, 0.014) == pytest.approx(40 / 14)
+    assert thesis_gain(4, 0.010, 0.014, 0.001) == pytest.approx(0.025 - 0.014 - 0.004)
+    assert exact_gain(4, 0.010, 0.014, 0.001) == pytest.approx(0.025 - 0.014 - 0.003)
+    # With a constant r above 2 C_miss / (C_miss - 2 I) = 2.5 the gain grows with k, below it falls.
+    for r, grows in ((2.6, True), (2.4, False)):
+        gains = [exact_gain(k, 0.010, k * 0.010 / r, 0.001) for k in (100, 200)]
+        assert (gains[1] > gains[0]) is grows
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"size": (5, 2)}, r"expected a range of batch sizes as \(least, most\), got \(5, 2\)"),
+        ({"size": (5,)}, r"expected a range of batch sizes as \(least, most\), got \(5,\)"),
+        ({"size": (0, 5)}, "expected batch size as a whole number from 1 to 100000, got 0"),
+        ({"in_flight": "many"}, "expected in_flight as a whole number from 1 to 64, got 'many'"),
+        ({"in_flight": 9}, "expected in_flight of at most connections=8, which all workers of an executor share, got 9"),
+        ({"connections": 0}, "expected connections as a whole number from 1 to 10000, got 0"),
+        ({"latency": "soon"}, "expected latency as a duration"),
+    ],
+)
+def test_mistakes_are_told(given: dict[str, object], message: str) -> None:
+    """When the option is made."""
+    with pytest.raises(RequestError, match=message):
+        Batch(**given)  # type: ignore[arg-type]  # that is the point
+
+
+def test_a_line_without_a_slope_asks_for_all_that_it_may() -> None:
+    """A scan costs the same for any number of keys."""
+    assert Line(0.1, 0.0).size(0.02) == math.inf
+    assert Line(0.1, 0.0).within(0.2) == math.inf
+    assert Line(0.1, 0.0).within(0.05) == 0

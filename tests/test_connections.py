@@ -1,0 +1,143 @@
+"""The bound on an executor's connections: asked of the server itself while several workers look keys up, one of which is killed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from srj import Batch
+from srj.errors import ConnectionFailedError
+from srj.lookup.engine import Engine
+from srj.lookup.operator import Operator
+from srj.lookup.slots import Slots
+from srj.table import DatabaseUrl
+from tests.delay_proxy import DelayProxy, delayed
+from tests.ground import Ground, spec_of
+from tests.shared_map import PROCESSES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+WORKERS = 4
+KEYS = 1200
+URL = DatabaseUrl.parse("postgresql://me@here/there")
+
+
+@pytest.fixture
+def proxy(ground: Ground) -> Iterator[DelayProxy]:
+    """A network with 5 ms each way."""
+    with delayed(ground.server.host, ground.server.port, 0.005) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def ground(postgres_ground: Ground) -> Iterator[Ground]:
+    """With a table of the numbers' sevenfold."""
+    postgres_ground.table("sevens", "id int PRIMARY KEY, v int")
+    postgres_ground.sql(f"INSERT INTO sevens SELECT id, 7 * id FROM generate_series(1, {WORKERS * KEYS}) AS id; ANALYZE sevens")
+    yield postgres_ground
+    postgres_ground.sql("DROP TABLE sevens")
+
+
+def work(folder: Path, password: str, payload: bytes, first: int, results: Any) -> None:
+    """A worker: an engine in this executor's folder, and keys of its own."""
+    os.environ |= {"SPARK_LOCAL_DIRS": str(folder), "SRJ_TEST_PASSWORD": password}
+    engine = Engine(pickle.loads(payload), shared_as="one")  # noqa: S301  the test's own
+    keys = list(range(first, first + KEYS))
+    batches = [(pa.array(keys[start : start + 100], pa.int32()),) for start in range(0, KEYS, 100)]
+    found = [joined.outer()[1]["v"].to_pylist() for joined in Operator(engine).in_order(batches)]
+    is_right = [value for values in found for value in values] == [7 * key for key in keys]
+    results.put((first, is_right))
+    engine.close()
+
+
+@pytest.mark.parametrize("bound", [1, 2, 5])
+def test_no_more_connections_than_the_bound_over_all_workers(
+    ground: Ground, proxy: DelayProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: int
+) -> None:
+    """Four workers that would each have eight; all of them finish, also where they have to take turns, and one that is killed."""
+    password = ground.server.password
+    monkeypatch.setenv("SRJ_TEST_PASSWORD", password)
+    url = ground.url.replace(f":{password}@", ":${SRJ_TEST_PASSWORD}@").replace(f":{ground.server.port}/", f":{proxy.port}/")
+    batch = Batch(size=20, in_flight="auto", connections=bound)
+    payload = pickle.dumps(spec_of(url, "sevens", "id", batch=batch))
+    results = PROCESSES.Queue()
+    workers = [
+        PROCESSES.Process(target=work, args=(tmp_path, password, payload, 1 + KEYS * number, results)) for number in range(WORKERS)
+    ]
+    for worker in workers:
+        worker.start()
+    seen, killed, end = [], False, time.monotonic() + 60
+    while any(worker.is_alive() for worker in workers) and time.monotonic() < end:
+        seen.append(ground.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'srj'")[0][0])
+        if seen[-1] and not killed:
+            os.kill(workers[0].pid or 0, signal.SIGKILL)
+            killed = True
+        time.sleep(0.005)
+    for worker in workers:
+        worker.join(10)
+    assert killed
+    answers = dict(results.get(timeout=5) for _ in range(WORKERS - 1))
+    assert answers == {1 + KEYS * number: True for number in range(1, WORKERS)}
+    # A killed worker's connection is the server's for a moment longer.
+    assert sum(count > bound for count in seen) <= 2
+    assert max(seen) >= bound
+
+
+def test_slots_are_counted_over_all_who_hold_them(tmp_path: Path) -> None:
+    """Each once, and free again when they are given back or their holder is gone."""
+    one, other = Slots(tmp_path, URL, 3), Slots(tmp_path, URL, 3)
+    assert [one.take(), one.take(), other.take(), other.take(), one.take()] == [0, 1, 2, None, None]
+    one.give_back(1)
+    assert other.take() == 1
+    other.close()
+    assert [one.take(), one.take(), one.take()] == [1, 2, None]
+    one.close()
+
+
+def test_who_has_none_is_seen_by_those_who_have(tmp_path: Path) -> None:
+    """Until it has one; who has some already waits for its own."""
+    rich, poor = Slots(tmp_path, URL, 2), Slots(tmp_path, URL, 2)
+    assert [rich.take(), rich.take(), rich.take()] == [0, 1, None]
+    assert not rich.is_wanted
+    assert not poor.is_wanted
+    assert poor.take() is None
+    assert rich.is_wanted
+    rich.give_back(0)
+    assert poor.take() == 0
+    assert not rich.is_wanted
+    assert poor.take() is None
+    assert not rich.is_wanted
+
+
+def test_other_databases_and_processes_without_a_folder_have_slots_of_their_own(tmp_path: Path) -> None:
+    """A bound is one server's, database's and user's."""
+    elsewhere = DatabaseUrl.parse("postgresql://me@there/there")
+    several = [Slots(tmp_path, URL, 1), Slots(tmp_path, elsewhere, 1), Slots(None, URL, 1), Slots(None, URL, 1)]
+    assert [slots.take() for slots in several] == [0, 0, 0, 0]
+    assert [slots.take() for slots in several] == [None] * 4
+
+
+def test_a_worker_that_never_gets_a_connection_says_so(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lookups fail, in time, by a sentence."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    options = {"batch": Batch(connections=1), "connect_timeout": "200 ms", "lookup_timeout": "100 ms", "retries": 0}
+    spec = spec_of(ground.url, "sevens", "id", **options)
+    holder = Slots(tmp_path / "srj", spec.question.url, 1)
+    assert holder.take() == 0
+    engine = Engine(spec, shared_as="one")
+    with pytest.raises(
+        ConnectionFailedError, match=r"expected a connection to be free within 0\.3 s, got all in use by other workers"
+    ):
+        list(Operator(engine).in_order([(pa.array([1], pa.int32()),)]))
+    holder.close()
+    (joined,) = Operator(engine).in_order([(pa.array([1], pa.int32()),)])
+    assert joined.outer()[1]["v"].to_pylist() == [7]
+    engine.close()
