@@ -39,8 +39,8 @@ def make_cache(spec: LookupSpec, shared_as: str | None = None) -> Cache:
     contents = Contents.of(key_types, spec.columns, **of_what)
 
     def over(memory: mmap.mmap | None) -> ColumnarCache:
-        lives: dict[str, Any] = {"ttl": settings.ttl, "missing_ttl": settings.missing_ttl}
-        return ColumnarCache(key_types, spec.columns, memory=memory, **size, **lives, **of_what)
+        bounds = size | {"ttl": settings.ttl, "missing_ttl": settings.missing_ttl}
+        return ColumnarCache(key_types, spec.columns, memory=memory, **bounds, **of_what)
 
     asked = nbytes = contents.nbytes(**size)
     least = contents.nbytes(size_bytes=None, size_rows=1)
@@ -106,7 +106,7 @@ def check_cache(spec: LookupSpec) -> None:
         Contents.of(key_types, spec.columns, **_of_what(spec, cache)).fit(**_size(cache))
 
 
-def _size(cache: CacheOptions) -> dict[str, int | None]:
+def _size(cache: CacheOptions) -> dict[str, Any]:
     """The bounds of a columnar cache, as `Contents.fit` takes them."""
     amount, unit = parse_size(cache.size)
     return {"size_bytes": amount if unit == "bytes" else None, "size_rows": amount if unit == "rows" else None}
