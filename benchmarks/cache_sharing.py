@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.keys import Keys
-from srj.lookup.layout import block_bytes
+from srj.lookup.layout import Contents
 from srj.lookup.map_file import open_map
 from srj.lookup.map_lock import MapLock
 from srj.lookup.shared_cache import SharedCache
@@ -42,7 +42,7 @@ PAUSE = 0.005
 PATIENCE = 30.0  # so long that whoever is kept out is seen to wait
 ROUNDS = 3
 COLUMNS = pa.schema({"name": pa.string(), "price": pa.float64()})
-SIZE: dict[str, Any] = {"size_bytes": None, "size_rows": 2 * ENTRIES, "unique": True}
+SIZE: dict[str, Any] = {"size_bytes": None, "size_rows": 2 * ENTRIES}
 PROCESSES = multiprocessing.get_context("forkserver")
 
 
@@ -65,12 +65,13 @@ class TimedLock(MapLock):
 
 def over(memory: Any) -> ColumnarCache:
     """The cache in a map."""
-    return ColumnarCache([pa.int64()], COLUMNS, ttl=None, missing_ttl=None, memory=memory, **SIZE)
+    return ColumnarCache([pa.int64()], COLUMNS, ttl=None, missing_ttl=None, unique=True, memory=memory, **SIZE)
 
 
 def opened(folder: Path, name: str, turnstile: bool) -> tuple[SharedCache, TimedLock]:
     """The shared cache of this name, and its lock."""
-    map_file = open_map(folder, name, block_bytes([pa.int64()], COLUMNS, **SIZE), over)
+    contents = Contents.of([pa.int64()], COLUMNS, unique=True)
+    map_file = open_map(folder, name, contents.nbytes(**SIZE), over)
     if map_file is None:
         raise OSError(f"expected room for a cache in {folder}, got none")
     cache, lock = SharedCache(over(map_file.memory), map_file), TimedLock(map_file, PATIENCE, turnstile=turnstile)

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.keys import Keys
-from srj.lookup.layout import block_bytes
+from srj.lookup.layout import Contents
 from srj.lookup.map_file import open_map
 from srj.lookup.shared_cache import SharedCache
 
@@ -84,12 +84,12 @@ def compare(title: str, ours: Work, *theirs: Work, bar: float | None = None) -> 
 
 def shared_cache(folder: Path, keys: Keys) -> SharedCache:
     """The executor's cache, in a map and behind its lock, that knows all keys."""
-    types, size = [column.type for column in keys.columns], {"size_bytes": None, "size_rows": 2 * ENTRIES, "unique": True}
+    types, size = [column.type for column in keys.columns], {"size_bytes": None, "size_rows": 2 * ENTRIES}
 
     def over(memory: Any) -> ColumnarCache:
-        return ColumnarCache(types, NOTHING, ttl=600.0, missing_ttl=60.0, memory=memory, **size)
+        return ColumnarCache(types, NOTHING, ttl=600.0, missing_ttl=60.0, unique=True, memory=memory, **size)
 
-    map_file = open_map(folder, "one", block_bytes(types, NOTHING, **size), over)
+    map_file = open_map(folder, "one", Contents.of(types, NOTHING, unique=True).nbytes(**size), over)
     if map_file is None:
         raise OSError(f"expected room for a cache in {folder}, got none")
     cache = SharedCache(over(map_file.memory), map_file)

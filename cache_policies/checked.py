@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from srj.errors import RequestError
 from srj.quantities import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
     from srj.cache_policies.policy import Fields, Policy
@@ -23,7 +26,7 @@ _WAYS = 16
 
 
 class CheckedRule:
-    """A rule whose choice of victims is checked.
+    """A rule whose choice of victims is checked, and whose failures name the policy: workers would show a bare traceback.
 
     Args:
         name: of the policy.
@@ -39,20 +42,31 @@ class CheckedRule:
         return self._rule.fields
 
     def on_hit(self, fields: Fields, ways: npt.NDArray[np.int64], ticks: npt.NDArray[np.uint32]) -> None:
-        """What the rule does."""
-        self._rule.on_hit(fields, ways, ticks)
+        """What the rule does.
+
+        Raises:
+            RequestError: it raised something.
+        """
+        with self._said("on_hit"):
+            self._rule.on_hit(fields, ways, ticks)
 
     def on_insert(self, fields: Fields, ways: npt.NDArray[np.int64], ticks: npt.NDArray[np.uint32]) -> None:
-        """What the rule does."""
-        self._rule.on_insert(fields, ways, ticks)
+        """What the rule does.
+
+        Raises:
+            RequestError: it raised something.
+        """
+        with self._said("on_insert"):
+            self._rule.on_insert(fields, ways, ticks)
 
     def victim(self, fields: Fields, tick: int) -> npt.NDArray[np.uint32]:
         """What the rule says.
 
         Raises:
-            RequestError: other than whole numbers of 32 bits, one for each candidate.
+            RequestError: other than whole numbers of 32 bits, one for each candidate; or it raised something.
         """
-        order: object = self._rule.victim(fields, tick)
+        with self._said("victim"):
+            order: object = self._rule.victim(fields, tick)
         shape = next(iter(fields.values())).shape
         if not isinstance(order, np.ndarray):
             raise self._refused(shape, shown(order))
@@ -62,6 +76,18 @@ class CheckedRule:
         if order.size and not np.can_cast(order.dtype, np.uint32) and not 0 <= order.min() <= order.max() <= _MOST:
             raise self._refused(shape, f"numbers from {order.min()} to {order.max()}")
         return order.astype(np.uint32, copy=False)
+
+    @contextmanager
+    def _said(self, step: str) -> Iterator[None]:
+        """Whatever the rule raises in this step, said in one sentence."""
+        try:
+            yield
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".rstrip(": ").split())
+            raise RequestError(
+                f"expected {step} of the policy {self._name!r} to work on any ways, got {reason}; correct it, see "
+                "srj.cache_policies.Rule"
+            ) from error
 
     def _refused(self, shape: tuple[int, ...], got: str) -> RequestError:
         return RequestError(

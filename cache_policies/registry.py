@@ -21,7 +21,7 @@ from srj.cache_policies.sieve import SIEVE
 from srj.cache_policies.twoq import TWOQ
 from srj.cache_policies.wtinylfu import WTINYLFU
 from srj.errors import RequestError
-from srj.quantities import nearest, number_from, shown
+from srj.quantities import near_to, number_from, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,18 +74,30 @@ def register(policy: Policy) -> Policy:
     return policy
 
 
-def by_name(name: str) -> Policy:
+def by_name(name: str, *, with_rule: bool = False) -> Policy:
     """The policy of this name.
 
-    >>> by_name("sieve").name
-    'sieve'
+    Args:
+        name: its name.
+        with_rule: whether the error, if there is none of this name, lists only the policies that the columnar cache can follow.
 
     Raises:
         RequestError: there is none.
+
+    Example:
+        >>> by_name("sieve").name
+        'sieve'
+        >>> by_name("lruu", with_rule=True)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        srj.errors.RequestError: expected the name of a policy (lru, fifo, lfu, ...), got 'lruu'; did you mean 'lru'?
     """
     policy = _policies.get(name) if isinstance(name, str) else None
     if policy is None:
-        raise RequestError(f"expected the name of a policy, got {shown(name)}; {nearest(str(name), _policies)}")
+        usable = [known.name for known in _policies.values() if known.rule is not None or not with_rule]
+        near = near_to(str(name), usable)
+        advice = "choose one of these" if near is None else f"did you mean {near!r}?"
+        raise RequestError(f"expected the name of a policy ({', '.join(usable)}), got {shown(name)}; {advice}")
     return policy
 
 

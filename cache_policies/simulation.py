@@ -53,7 +53,7 @@ def simulate(
     are stored; a key that is missing twice in one batch is therefore one miss and one hit.
 
     Args:
-        keys: one-dimensional; whole numbers of any type, or strings.
+        keys: one-dimensional; whole numbers of any type, or strings; without any there are neither hits nor misses.
         capacity: entries held at most.
         policy: its name, or the policy.
         vectorised: use the policy's rule in the columnar cache instead of its exact form.
@@ -81,6 +81,11 @@ def simulate(
         if parameters:
             raise RequestError(
                 f"expected no parameters for a rule, got {sorted(parameters)}; leave them out or set vectorised=False"
+            )
+        if chosen.rule is None:
+            raise RequestError(
+                f"expected a policy with a rule for vectorised=True, got {chosen.name!r}, which has only its exact form; "
+                "leave vectorised out"
             )
         misses = count_misses(codes, size, chosen, _at_least_one("batch_size", batch_size))
         return Simulation(len(codes) - misses, misses)
@@ -122,6 +127,8 @@ def _factorised(keys: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[n
         raise RequestError(
             f"expected a one-dimensional array of whole numbers or strings, got what is no array: {error}"
         ) from error
+    if array.shape == (0,):  # NumPy takes an empty list for one of floating point
+        array = array.astype(np.int64)
     texts = array.dtype.kind in "UT" or (array.dtype == object and all(isinstance(key, str) for key in array.ravel()))
     if array.ndim != 1 or not (texts or np.issubdtype(array.dtype, np.integer)):
         raise RequestError(f"expected a one-dimensional array of whole numbers or strings, got {array.ndim} of {array.dtype}")

@@ -67,7 +67,7 @@ def _policy_with_rule(given: object) -> Policy:
     """The policy that was named, if the columnar cache can follow it."""
     if not isinstance(given, (str, Policy)):
         raise RequestError(f"expected policy as a name such as 'lru' or a Policy, got {shown(given)}")
-    policy = by_name(given) if isinstance(given, str) else given
+    policy = by_name(given, with_rule=True) if isinstance(given, str) else given
     if policy.rule is None:
         raise RequestError(
             f"expected a policy with a vectorised rule, got {policy.name!r}, which has only its exact form; {_instead(policy)}"
@@ -271,9 +271,8 @@ def _lookup_settings(values: dict[str, Any], defaults: LookupSettings) -> Lookup
     if isinstance(cache, (str, int)) and not isinstance(cache, bool):
         cache = Cache(size=cache)
     elif not isinstance(cache, Cache) and not callable(cache):
-        raise RequestError(
-            f"expected cache as a size, a Cache or a factory of a cachetools.Cache, got {shown(cache)}; try '128 MB'"
-        )
+        advice = "write cache=srj.Cache(size='128 MB', …)" if isinstance(cache, Mapping) else "try '128 MB'"
+        raise RequestError(f"expected cache as a size, a Cache or a factory of a cachetools.Cache, got {shown(cache)}; {advice}")
     if not isinstance(batch, Batch):
         batch = Batch(size=batch)
     own_ttl, own_missing = (cache.ttl, cache.missing_ttl) if isinstance(cache, Cache) else (defaults.ttl, defaults.missing_ttl)

@@ -116,6 +116,17 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
+def near_to(name: str, existing: Iterable[str]) -> str | None:
+    """The one of these names that was meant, if any is like it.
+
+    >>> near_to("prise", ["id", "Price"])
+    'Price'
+    """
+    names = {candidate.lower(): candidate for candidate in existing}
+    near = difflib.get_close_matches(name.lower(), names, n=1)
+    return names[near[0]] if near else None
+
+
 def nearest(name: str, existing: Iterable[str]) -> str:
     """What to do about a name that does not exist: the end of a sentence.
 
@@ -124,9 +135,9 @@ def nearest(name: str, existing: Iterable[str]) -> str:
     >>> nearest("x", ["id", "price"])
     'there are: id, price'
     """
-    names = {candidate.lower(): candidate for candidate in existing}
-    near = difflib.get_close_matches(name.lower(), names, n=1)
-    if near:
-        return f"did you mean {names[near[0]]!r}?"
-    listed = ", ".join(sorted(names.values())[:10])
+    names = list(existing)
+    near = near_to(name, names)
+    if near is not None:
+        return f"did you mean {near!r}?"
+    listed = ", ".join(sorted(names)[:10])
     return f"there are: {listed}{', …' if len(names) > 10 else ''}" if names else "there are none that this user may see"

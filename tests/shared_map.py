@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.keys import Keys
-from srj.lookup.layout import block_bytes
+from srj.lookup.layout import Contents
 from srj.lookup.map_file import MapFile, open_map
 from srj.lookup.shared_cache import SharedCache
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = pa.schema({"value": pa.string(), "number": pa.int64()})
-SIZE: dict[str, Any] = {"size_bytes": 1_000_000, "size_rows": None, "unique": True}
+SIZE: dict[str, Any] = {"size_bytes": 1_000_000, "size_rows": None}
+CONTENTS = Contents.of([pa.int64()], SCHEMA, unique=True)
 PROCESSES = multiprocessing.get_context("forkserver")
 # Children then begin in milliseconds, with no thread of pytest's; pyarrow imports pandas when it first needs it.
 PROCESSES.set_forkserver_preload(["tests.shared_map", "tests.scripted", "pandas"])
@@ -28,18 +29,18 @@ PROCESSES.set_forkserver_preload(["tests.shared_map", "tests.scripted", "pandas"
 
 def over(memory: Any) -> ColumnarCache:
     """A cache of the tests' table over a map."""
-    return ColumnarCache([pa.int64()], SCHEMA, ttl=None, missing_ttl=None, memory=memory, **SIZE)
+    return ColumnarCache([pa.int64()], SCHEMA, ttl=None, missing_ttl=None, unique=True, memory=memory, **SIZE)
 
 
 def opened(folder: Path, name: str = "one") -> MapFile | None:
     """The map in this folder, made if need be."""
     folder.mkdir(exist_ok=True)
-    return open_map(folder / "srj", name, block_bytes([pa.int64()], SCHEMA, **SIZE), over)
+    return open_map(folder / "srj", name, CONTENTS.nbytes(**SIZE), over)
 
 
-def shared(folder: Path, patience: float = 0.25) -> SharedCache:
+def shared(folder: Path, patience: float = 0.25, name: str = "one") -> SharedCache:
     """The cache in it."""
-    map_file = opened(folder)
+    map_file = opened(folder, name)
     assert map_file is not None
     return SharedCache(over(map_file.memory), map_file, patience)
 

@@ -22,7 +22,7 @@ from srj.errors import RequestError
 from srj.lookup import cache as cache_module
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.keys import Keys
-from srj.lookup.layout import check_fit, reserve
+from srj.lookup.layout import Contents, reserve
 from srj.lookup.memory_limit import free_memory
 from tests.cache_values import COLUMN_TYPES, KEY_TYPES, Model, audit, key_numbers, make_keys, make_rows
 
@@ -257,10 +257,11 @@ def test_reserved_statistics_cost_microseconds_at_any_size() -> None:
 def test_whether_a_size_is_enough_is_found_without_reserving_it() -> None:
     """The driver asks; the sizes and the refusals are those of the cache itself."""
     made = make_cache(size_bytes=1_000_000, size_rows=None).geometry
-    assert check_fit(INT, NAME, size_bytes=1_000_000, size_rows=None, unique=True) == made
-    assert check_fit(INT, NAME, size_bytes=2**50, size_rows=None, unique=True).ways > 2**30
+    contents = Contents.of(INT, NAME, unique=True)
+    assert contents.fit(1_000_000, None) == made
+    assert contents.fit(2**50, None).ways > 2**30
     with pytest.raises(RequestError, match="got 500; give a larger size"):
-        check_fit(INT, NAME, size_bytes=500, size_rows=None, unique=True)
+        contents.fit(500, None)
 
 
 def test_an_entry_that_may_live_for_the_longest_duration_never_expires() -> None:

@@ -189,6 +189,33 @@ def test_a_full_file_system_leaves_nothing_behind(tmp_path: Path) -> None:
         subprocess.run(["umount", str(tmp_path)], check=True)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
+    """An ext4 file system on a block device, filled by others: a new map is refused, one that was there before stays whole."""
+    image, disk = tmp_path / "image", tmp_path / "disk"
+    disk.mkdir()
+    with image.open("wb") as file:
+        file.truncate(8 * 2**20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", str(image)], check=True)
+    subprocess.run(["mount", "-o", "loop", str(image), str(disk)], check=True)
+    try:
+        cache = shared(disk, name="before")
+        rest = os.statvfs(disk)
+        with (disk / "others").open("wb") as others:
+            os.posix_fallocate(others.fileno(), 0, rest.f_bavail * rest.f_frsize - 500_000)
+        with pytest.warns(UserWarning, match="No space left on device; each worker has one of its own"):
+            assert opened(disk) is None
+        assert [path.name for path in (disk / "srj").iterdir()] == ["before"]
+        # What was reserved before is whole: its pages are written back to the full disk.
+        fill(cache, list(range(500)))
+        subprocess.run(["sync", "-f", str(disk)], check=True)
+        assert known(cache, list(range(500))) == list(range(500))
+        (disk / "others").unlink()
+        assert opened(disk) is not None
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
 def test_maps_that_nobody_uses_are_removed_but_the_last_few(tmp_path: Path) -> None:
     """A condition that changes in each micro-batch makes a map each time."""
     used = opened(tmp_path, "used")

@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.keys import Keys
-from srj.lookup.layout import At, block_bytes
+from srj.lookup.layout import At, Contents
 from srj.lookup.map_file import open_map
 from srj.lookup.memory_limit import address_room
 from srj.lookup.operator import Operator
@@ -45,12 +45,13 @@ TABLES: dict[str, tuple[list[pa.DataType], pa.Schema, dict[str, Any]]] = {
 def test_it_takes_the_memory_that_was_asked_once_for_all(tmp_path: Path, table: str, asked: int) -> None:
     """Blocks of the file system, all allocated, within a tenth below; whoever comes second adds nothing."""
     types, schema, options = TABLES[table]
-    size = {"size_bytes": asked, "size_rows": None} | options
+    size: dict[str, Any] = {"size_bytes": asked, "size_rows": None}
+    contents = Contents.of(types, schema, **options)
 
     def over(memory: Any) -> ColumnarCache:
-        return ColumnarCache(types, schema, ttl=60.0, missing_ttl=60.0, memory=memory, **size)
+        return ColumnarCache(types, schema, ttl=60.0, missing_ttl=60.0, memory=memory, **size, **options)
 
-    maps = [open_map(tmp_path / "srj", "one", block_bytes(types, schema, **size), over) for _ in range(2)]
+    maps = [open_map(tmp_path / "srj", "one", contents.nbytes(**size), over) for _ in range(2)]
     assert all(maps)
     (file,) = (tmp_path / "srj").iterdir()
     taken = file.stat().st_blocks * 512

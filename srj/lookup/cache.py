@@ -90,7 +90,7 @@ class ColumnarCache:
         hash_words: Callable[[U64], U64] = hash_rows,
         memory: mmap.mmap | None = None,
     ) -> None:
-        contents = Contents.of(key_types, columns, widths, unique, rows_per_key, policy)
+        contents = Contents.of(key_types, columns, unique=unique, rows_per_key=rows_per_key, widths=widths, policy=policy)
         there = None if memory is None else geometry_in(memory)
         geometry = contents.fit(size_bytes, size_rows) if there is None else there
         self._unique = unique

@@ -147,10 +147,11 @@ class Contents:
         cls,
         key_types: Sequence[pa.DataType],
         columns: pa.Schema,
-        widths: Sequence[int] | None,
+        *,
         unique: bool,
-        rows_per_key: float,
-        policy: Policy,
+        rows_per_key: float = 1.0,
+        widths: Sequence[int] | None = None,
+        policy: Policy = LRU,
     ) -> Contents:
         """The contents for arguments as `ColumnarCache` takes them."""
         given = (_WIDTH,) * (len(key_types) + len(columns)) if widths is None else tuple(widths)
@@ -252,10 +253,17 @@ class Contents:
         return of_keys + (1 + self._further_rows) * sum(outside[len(self.key_types) :])
 
     def fit(self, size_bytes: int | None, size_rows: int | None) -> Geometry:
-        """The largest geometry within the bounds given: bytes of the block, rows held.
+        """The largest geometry within the bounds given: bytes of the block, rows held. Reserves no memory.
 
         Raises:
             RequestError: no bound, or one too small for two sets.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> Contents.of([pa.int64()], pa.schema({"name": pa.string()}), unique=True).fit(1000, None)
+            Traceback (most recent call last):
+            ...
+            srj.errors.RequestError: expected at least 6,528 bytes for a cache of this table's rows, got 1,000; give a larger size
         """
         if size_bytes is None and size_rows is None:
             raise RequestError("expected a cache size, got neither bytes nor rows; give one of them")
@@ -280,6 +288,10 @@ class Contents:
         if sets is not None and sets <= low:
             return self.geometry(sets)
         return self._with_rest(self.geometry(low), size_bytes)
+
+    def nbytes(self, size_bytes: int | None, size_rows: int | None) -> int:
+        """Bytes of the block of a cache within these bounds, as `fit` takes them."""
+        return self.size(self.fit(size_bytes, size_rows))
 
     def _with_rest(self, geometry: Geometry, size_bytes: int) -> Geometry:
         """What sets of whole ways leave over goes to the heap."""
@@ -345,51 +357,3 @@ def reserve(nbytes: int) -> mmap.mmap:
     except (AttributeError, OSError):  # a system without it: page by page, the same in four times the time
         np.frombuffer(memory, np.uint8)[:: mmap.PAGESIZE] = 0
     return memory
-
-
-def check_fit(
-    key_types: Sequence[pa.DataType],
-    columns: pa.Schema,
-    *,
-    size_bytes: int | None,
-    size_rows: int | None,
-    unique: bool,
-    rows_per_key: float = 1.0,
-    widths: Sequence[int] | None = None,
-    policy: Policy = LRU,
-) -> Geometry:
-    """Find whether a `ColumnarCache` of these arguments could be made, without reserving its memory.
-
-    Args:
-        key_types, columns, size_bytes, size_rows, unique, rows_per_key, widths, policy: as `ColumnarCache` takes them.
-
-    Returns:
-        The sizes that it would have.
-
-    Raises:
-        RequestError: the size is too small for a handful of rows, or a type can't be kept.
-
-    Example:
-        >>> import pyarrow as pa
-        >>> check_fit([pa.int64()], pa.schema({"name": pa.string()}), size_bytes=1000, size_rows=None, unique=True)
-        Traceback (most recent call last):
-        ...
-        srj.errors.RequestError: expected at least 6,528 bytes for a cache of this table's rows, got 1,000; give a larger size
-    """
-    return Contents.of(key_types, columns, widths, unique, rows_per_key, policy).fit(size_bytes, size_rows)
-
-
-def block_bytes(
-    key_types: Sequence[pa.DataType],
-    columns: pa.Schema,
-    *,
-    size_bytes: int | None,
-    size_rows: int | None,
-    unique: bool,
-    rows_per_key: float = 1.0,
-    widths: Sequence[int] | None = None,
-    policy: Policy = LRU,
-) -> int:
-    """The memory of a `ColumnarCache` of these arguments."""
-    contents = Contents.of(key_types, columns, widths, unique, rows_per_key, policy)
-    return contents.size(contents.fit(size_bytes, size_rows))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from srj.errors import RequestError
 from srj.lookup.cache import ColumnarCache
-from srj.lookup.layout import Contents, block_bytes, check_fit
+from srj.lookup.layout import Contents
 from srj.lookup.map_file import executor_folder, open_map
 from srj.lookup.memory_limit import address_room
 from srj.lookup.reference_cache import ReferenceCache
@@ -35,21 +35,23 @@ def make_cache(spec: LookupSpec, shared_as: str | None = None) -> Cache:
     if not isinstance(settings.cache, CacheOptions):
         return ReferenceCache(settings.cache, spec.columns, ttl=settings.ttl, missing_ttl=settings.missing_ttl)
     key_types = [column.type for column in description.key]
-    size = _size(spec, settings.cache)
+    size, of_what = _size(settings.cache), _of_what(spec, settings.cache)
+    contents = Contents.of(key_types, spec.columns, **of_what)
 
     def over(memory: mmap.mmap | None) -> ColumnarCache:
-        return ColumnarCache(key_types, spec.columns, ttl=settings.ttl, missing_ttl=settings.missing_ttl, memory=memory, **size)
+        bounds = size | {"ttl": settings.ttl, "missing_ttl": settings.missing_ttl}
+        return ColumnarCache(key_types, spec.columns, memory=memory, **bounds, **of_what)
 
-    asked = nbytes = block_bytes(key_types, spec.columns, **size)
-    least = block_bytes(key_types, spec.columns, **size | {"size_bytes": None, "size_rows": 1})
+    asked = nbytes = contents.nbytes(**size)
+    least = contents.nbytes(size_bytes=None, size_rows=1)
     room = address_room()
     most = None if room is None else max(room, least)
     if most is not None and nbytes > most:
         size["size_bytes"] = most
-        nbytes = block_bytes(key_types, spec.columns, **size)
+        nbytes = contents.nbytes(**size)
     map_file = None
     if shared_as is not None and settings.cache.shared:
-        map_file = _usable_map(shared_as, nbytes, over, contents=_contents(spec, size), most=most)
+        map_file = _usable_map(shared_as, nbytes, over, contents=contents, most=most)
     made = nbytes if map_file is None else len(map_file.memory)
     if made < asked:
         _less(asked, made, "the address space that spark.executor.pyspark.memory leaves")
@@ -87,11 +89,6 @@ def _usable_map(
     return None
 
 
-def _contents(spec: LookupSpec, size: dict[str, Any]) -> Contents:
-    types = [column.type for column in spec.description.key]
-    return Contents.of(types, spec.columns, size["widths"], size["unique"], size["rows_per_key"], size["policy"])
-
-
 def _less(asked: int, given: int, reason: str) -> int:
     warnings.warn(f"expected {asked:,} bytes for the cache, got {given:,} in this worker for want of room: {reason}", stacklevel=4)
     return given
@@ -105,16 +102,20 @@ def check_cache(spec: LookupSpec) -> None:
     """
     cache = spec.settings.cache
     if isinstance(cache, CacheOptions):
-        check_fit([column.type for column in spec.description.key], spec.columns, **_size(spec, cache))
+        key_types = [column.type for column in spec.description.key]
+        Contents.of(key_types, spec.columns, **_of_what(spec, cache)).fit(**_size(cache))
 
 
-def _size(spec: LookupSpec, cache: CacheOptions) -> dict[str, Any]:
-    """What the size of a columnar cache is computed from; its policy is part of it, for each way keeps the rule's fields."""
-    description = spec.description
+def _size(cache: CacheOptions) -> dict[str, Any]:
+    """The bounds of a columnar cache, as `Contents.fit` takes them."""
     amount, unit = parse_size(cache.size)
+    return {"size_bytes": amount if unit == "bytes" else None, "size_rows": amount if unit == "rows" else None}
+
+
+def _of_what(spec: LookupSpec, cache: CacheOptions) -> dict[str, Any]:
+    """What is known of the rows, as `Contents.of` takes it; the policy is part of it, for each way keeps the rule's fields."""
+    description = spec.description
     return {
-        "size_bytes": amount if unit == "bytes" else None,
-        "size_rows": amount if unit == "rows" else None,
         "unique": description.unique or spec.question.exists_only,
         "rows_per_key": description.rows_per_key,
         "widths": [_KEY_WIDTH] * len(description.key) + [column.width for column in description.columns],

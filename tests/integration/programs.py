@@ -6,8 +6,10 @@ import asyncio
 import json
 import os
 import re
+import resource
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +215,111 @@ def with_event_log(table: str, administrator: str, change: str, log: str) -> dic
             errors[order] = str(error)
     spark.stop()
     return {"rows": rows, "errors": errors}
+
+
+def idle_workers(table: str, lives: dict[str, dict[str, str]], files: list[str]) -> dict[str, Any]:
+    """The same file twice, in the second micro-batch after Spark has ended its idle Python workers, as it does after a minute."""
+    spark = _session("local[2]")
+    Path("in").mkdir()
+    stream = spark.readStream.schema("k int").parquet(str(Path("in").absolute())).repartition(4)
+    queries = {}
+    for name, options in lives.items():
+        writer = srj_enrich(stream, table, "k", **options).writeStream.format("parquet")
+        queries[name] = writer.option("checkpointLocation", f"{name}-checkpoint").start(str(Path(name).absolute()))
+    workers, ended = [], 0.0
+    for number, file in enumerate(files):
+        started = time.monotonic()
+        while workers and any(Path(f"/proc/{pid}").exists() for pid in workers[-1]):
+            if time.monotonic() - started > 200:
+                raise TimeoutError("Spark has not ended its idle workers")
+            time.sleep(0.5)
+        ended = time.monotonic() - started
+        if workers:
+            time.sleep(max(0.0, 75 - ended))
+        Path(file).rename(Path("in", f"{number}.parquet"))
+        for query in queries.values():
+            while len(_metrics(query)) <= number:
+                if not query.isActive:
+                    raise RuntimeError(str(query.exception()))
+                time.sleep(0.1)
+        workers.append(_users(_maps()))
+    rows = {name: spark.read.parquet(name).where("name = concat('part ', k)").count() for name in queries}
+    found = {"metrics": {name: _metrics(query) for name, query in queries.items()}, "workers": workers, "rows": rows}
+    spark.stop()
+    return found | {"ended_after": ended, "left": _left()}
+
+
+def _metrics(query: Any) -> list[dict[str, Any]]:
+    """Of each micro-batch with rows."""
+    texts = [progress.json for progress in query.recentProgress if progress.numInputRows]
+    return [_plain(metrics)["srj"] for text in texts for metrics in json.loads(text)["observedMetrics"].values()]
+
+
+def _plain(row: Any) -> Any:
+    """A row as a dictionary: Spark Connect's server writes each as its values and its schema."""
+    if not isinstance(row, dict):
+        return row
+    if row.keys() == {"values", "schema"}:
+        names = [field["name"] for field in row["schema"]["fields"]]
+        row = dict(zip(names, row["values"], strict=True))
+    return {name: _plain(value) for name, value in row.items()}
+
+
+def _users(maps: list[Path]) -> list[int]:
+    """The processes that have one of these files in their memory."""
+    users = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            memory = (process / "maps").read_text()
+            if any(str(path) in memory for path in maps):
+                users.append(int(process.name))
+    return sorted(users)
+
+
+def connect_twice(table: str, files: str) -> dict[str, Any]:
+    """The same streams again over Spark Connect, each task in a new worker of the server's."""
+    builder = SparkSession.builder.remote("local[2]").config("spark.python.udf.pipelined.enabled", "true")
+    settings = {"spark.python.worker.reuse": "false", "spark.local.dir": str(Path("local").absolute())}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    found: dict[str, Any] = {"metrics": {}, "workers": []}
+    for name in ("first", "second", "any"):
+        stream = spark.readStream.schema("n bigint, k int").option("maxFilesPerTrigger", 2).parquet(files)
+        frame = srj_enrich(stream, table, "k", order="any" if name == "any" else "input", missing_ttl="1 h")
+        writer = frame.writeStream.format("noop").option("checkpointLocation", str(Path(name).absolute()))
+        query = writer.trigger(availableNow=True).start()
+        if not query.awaitTermination(240):
+            raise TimeoutError(f"the query {name} has not ended")
+        found["metrics"][name] = _metrics(query)
+    for _ in range(2):
+        workers = spark.range(0, 4, 1, 4).mapInArrow(_process, "pid bigint").distinct()
+        found["workers"].append(sorted(row.pid for row in workers.collect()))
+    found |= {"maps": len(_maps()), "kind": f"{type(frame).__module__}"}
+    spark.stop()
+    return found
+
+
+def little_memory(table: str, limit: str, size: str) -> dict[str, Any]:
+    """An executor whose Python workers may take so much memory, and a cache of this size, asked twice."""
+    spark = _session("local-cluster[1,1,1024]", **{"spark.executor.memory": "480m", "spark.executor.pyspark.memory": limit})
+    stream = spark.range(0, 2000, 1, 2).select(F.col("id").cast("int").alias("k"))
+    found: dict[str, Any] = {"metrics": []}
+    for _ in range(2):
+        frame = srj_enrich(stream, table, "k", cache=size)
+        found["rows"] = sum(row.name == f"part {row.k}" for row in frame.collect())
+        counted = frame._jdf.queryExecution().observedMetrics().values().iterator().next()
+        found["metrics"].append(json.loads(counted.json())["srj"])
+    found["limit"] = spark.range(1).mapInArrow(_address_limit, "most bigint").first()[0]
+    found["maps"] = [path.stat().st_size for path in _maps()]
+    folder = spark.range(0, 4, 1, 1).mapInArrow(_executors, "folder string").first().folder
+    spark.stop()
+    return found | {"said": Path(folder, "stderr").read_text(), "left": _left()}
+
+
+def _address_limit(batches: Any) -> Any:
+    for _ in batches:
+        yield pa.record_batch({"most": pa.array([resource.getrlimit(resource.RLIMIT_AS)[0]], pa.int64())})
 
 
 if __name__ == "__main__":

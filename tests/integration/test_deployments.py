@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import site
 import sys
@@ -82,6 +83,90 @@ def test_what_workers_fetched_outlives_them(postgres: Server, tmp_path: Path) ->
     (size,) = result["maps"]
     assert 0.9 * 128 * 2**20 <= size <= 128 * 2**20
     assert result["left"] == []
+
+
+@pytest.mark.timeout(600)
+def test_after_a_minute_s_pause_new_workers_know_all_that_was_fetched(postgres: Server, tmp_path: Path) -> None:
+    """Spark ends idle workers after a minute; what a micro-batch fetched before is a hit after, but for what `missing_ttl` ends."""
+    for number in range(2):
+        pq.write_table(pa.table({"k": pa.array(range(2000), pa.int32())}), tmp_path / f"batch{number}")
+    arguments = {
+        "lives": {"lasting": {"missing_ttl": "1 h"}, "default": {}},
+        "files": [str(tmp_path / f"batch{number}") for number in range(2)],
+    }
+    for store in open_store(postgres, "srj_idle"):
+        store.run("CREATE TABLE parts (k int PRIMARY KEY, name varchar(40))")
+        store.insert("parts", [(number, f"part {number}") for number in range(1500)])
+        result, printed = run("idle_workers", {"table": f"{store.url}#parts"} | arguments, tmp_path, seconds=500)
+    before, after = map(set, result["workers"])
+    assert before, printed
+    assert after, printed
+    assert before.isdisjoint(after), printed
+    assert result["rows"] == {"lasting": 3000, "default": 3000}
+    # In the cache of 128 MB is ample room: of the first micro-batch nothing was given up.
+    hits = {name: [(one["rows"], one["hits"], one["keys"], one["absent"]) for one in found]
+            for name, found in result["metrics"].items()}  # fmt: skip
+    assert hits == {
+        "lasting": [(2000, 0, 2000, 500), (2000, 2000, 0, 500)],
+        "default": [(2000, 0, 2000, 500), (2000, 1500, 500, 500)],
+    }
+    assert all(one["bypasses"] == 0 for found in result["metrics"].values() for one in found)
+    assert result["left"] == []
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("limit", "size"), [("1g", 16), ("1g", 2000), ("600m", 128)])
+def test_a_bound_on_a_worker_s_memory_makes_the_cache_smaller_and_says_so(
+    postgres: Server, tmp_path: Path, limit: str, size: int
+) -> None:
+    """spark.executor.pyspark.memory: a cache that fits is as asked; another gets half of what is left, and the log tells it."""
+    for store in open_store(postgres, "srj_little"):
+        store.run("CREATE TABLE parts (k int PRIMARY KEY, name varchar(40))")
+        store.insert("parts", [(number, f"part {number}") for number in range(2000)])
+        arguments = {"table": f"{store.url}#parts", "limit": limit, "size": f"{size} MB"}
+        result, printed = run("little_memory", arguments, tmp_path)
+    bound, asked = {"1g": 2**30, "600m": 600 * 2**20}[limit], size * 10**6
+    assert result["limit"] == bound
+    assert result["rows"] == 2000, printed
+    found = [(one["rows"], one["hits"], one["keys"], one["matches"]) for one in result["metrics"]]
+    assert found == [(2000, 0, 2000, 2000), (2000, 2000, 0, 2000)]
+    (made,) = result["maps"]
+    sentence = r"expected ([0-9,]+) bytes for the cache, got ([0-9,]+) in this worker for want of room: ([^\n]*)"
+    said = re.findall(sentence, result["said"])
+    if size == 16:
+        assert 0.9 * asked <= made <= asked
+        assert said == []
+    else:
+        assert 10**6 < made < min(asked, bound / 2)
+        assert said, result["said"][-3000:]
+        assert set(said) == {(f"{asked:,}", f"{made:,}", "the address space that spark.executor.pyspark.memory leaves")}
+    assert result["left"] == []
+
+
+@pytest.mark.timeout(600)
+def test_over_connect_a_second_query_finds_what_the_first_has_fetched(
+    stores: dict[str, Store], files: Path, tmp_path: Path
+) -> None:
+    """Each task in a new worker of the server's: all of the second's keys are hits, in either order of rows."""
+    store = stores["postgresql"]
+    url = store.server.url_for(database=store.name, password="${POSTGRESQL_PW}")
+    result, printed = run(
+        "connect_twice",
+        {"table": f"{url}#parts", "files": str(files)},
+        tmp_path,
+        environment={"POSTGRESQL_PW": store.server.password},
+    )
+    assert result["kind"].startswith("pyspark.sql.connect")
+    assert set(result["workers"][0]).isdisjoint(result["workers"][1]), printed
+    assert result["maps"] == 1
+    distinct = set(KEYS) - {None}
+    sums = {name: {what: sum(one[what] for one in found) for what in ("rows", "hits", "keys", "null_keys", "bypasses")}
+            for name, found in result["metrics"].items()}  # fmt: skip
+    assert all(len(found) == 2 for found in result["metrics"].values()), "micro-batches"
+    nulls = KEYS.count(None)
+    assert sums["first"]["keys"] == len(distinct)
+    for name in ("second", "any"):
+        assert sums[name] == {"rows": 900, "hits": 900 - nulls, "keys": 0, "null_keys": nulls, "bypasses": 0}
 
 
 @pytest.mark.timeout(600)

@@ -82,8 +82,9 @@ def test_a_name_without_a_rule_is_refused_and_the_advice_works(policy: str) -> N
     ("policy", "message"),
     [
         ("opt", "'opt', which has only its exact form; it has to be told the future"),
-        ("seive", "got 'seive'; did you mean 'sieve'"),
-        ("mru", "expected the name of a policy, got 'mru'"),
+        ("seive", r"a policy \(lru, fifo, lfu, random, clock, sieve.*\), got 'seive'; did you mean 'sieve'\?$"),
+        ("lruu", r"a policy \(lru, fifo, lfu, random, clock, sieve.*\), got 'lruu'; did you mean 'lru'\?$"),
+        ("belady", r"a policy \(lru, fifo, lfu, random, clock, sieve.*\), got 'belady'; choose one of these$"),
         (7, "expected policy as a name such as 'lru' or a Policy, got 7"),
         (None, "got None"),
         (Policy("own", exact=cachetools.LRUCache), "'own', which has only its exact form; .* a function that makes a cachetools"),
@@ -100,6 +101,23 @@ def test_what_can_not_be_is_said_on_the_driver_in_one_sentence(policy: Any, mess
         file.write_text(f'[cache]\npolicy = "{policy}"\n')
         with pytest.raises(RequestError, match=message):
             parse_options({"config": file})
+
+
+def test_only_policies_that_a_cache_can_follow_are_named_to_it() -> None:
+    """The others are to be had by another way, and are named where the exact forms are asked for."""
+    for policy in ("ark", "lifo"):
+        with pytest.raises(RequestError) as refused:
+            Cache(policy=policy)
+        assert not {*EXACT_ONLY, "opt"} & set(str(refused.value).replace("(", " ").replace(")", " ").replace(",", " ").split())
+    with pytest.raises(RequestError, match=r"twoq, arc, .*, got 'ark'; did you mean 'arc'\?$"):
+        make("ark", 10)
+
+
+def test_a_dictionary_is_no_cache() -> None:
+    """A table of a file becomes one; in a call it is written as what it is."""
+    match = r"expected cache as a size, a Cache .*, got \{'size': '1 MB'\}; write cache=srj.Cache\(size='128 MB', …\)$"
+    with pytest.raises(RequestError, match=match):
+        parse_options({"cache": {"size": "1 MB"}})  # type: ignore[typeddict-item]
 
 
 def test_a_file_names_the_policy(tmp_path: Path) -> None:

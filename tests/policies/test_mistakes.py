@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import cachetools
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from srj import Cache, RequestError
 from srj.cache_policies import Policy, by_name, make, names, register, simulate
 from srj.cache_policies.models import Autoregressive, Independent
+from srj.lookup.operator import Operator
 from srj.lookup.simulated import BoundedCache, store
+from tests.scripted import Scripted, scripted_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,6 +121,63 @@ def test_a_victim_that_is_no_number_only_later_is_said_by_its_name(wrong: str) -
     message = "expected victim of the policy 'of-mine' to return an array"
     refused_by(lambda: store(cache, np.arange(10, 40)), message)
     refused_by(lambda: cache._entries.rule.victim({"seen": np.ones(7, np.uint32)}, 3), message)
+
+
+class OwnError(Exception):
+    """What a user's code may raise."""
+
+
+@pytest.mark.parametrize("step", ["on_hit", "on_insert", "victim"])
+def test_what_a_rule_raises_is_said_by_its_policy_s_name(step: str) -> None:
+    """Only once entries were used, so in a worker: one line there, with the original as its cause."""
+
+    def fail(self: Any, fields: Any, *rest: Any) -> Any:
+        if fields["seen"].any():
+            raise OwnError("two\nlines")
+        return getattr(Plain, step)(self, fields, *rest)
+
+    engine = scripted_engine(
+        Scripted({number: [f"value {number}"] for number in range(60)}),
+        cache=Cache(size="16 rows", policy=policy_with(**{step: fail})),
+        unique=True,
+    )
+
+    def join() -> None:
+        # What fails after the rows have left is told to whoever comes next.
+        for numbers in (range(10), range(10), range(10, 60), range(10)):
+            list(Operator(engine).in_order(iter([(pa.array(numbers, pa.int64()),)])))
+
+    with pytest.raises(RequestError) as refused:
+        join()
+    assert str(refused.value) == (
+        f"expected {step} of the policy 'of-mine' to work on any ways, got OwnError: two lines; correct it, see "
+        "srj.cache_policies.Rule"
+    )
+    assert isinstance(refused.value.__cause__, OwnError)
+    engine.close()
+
+
+def test_a_rule_that_never_works_is_refused_on_the_driver() -> None:
+    """Its victim is tried there."""
+    policy = policy_with(victim=lambda _self, fields, _tick: fields["unseen"])
+    refused_by(lambda: Cache(policy=policy), "expected victim of the policy 'of-mine' to work on any ways, got KeyError: 'unseen'")
+
+
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_no_keys_are_neither_hits_nor_misses(vectorised: bool) -> None:
+    """NumPy takes an empty list for one of floating point."""
+    for keys in ([], (), np.array([]), np.array([], object)):
+        found = simulate(keys, 3, "lru", vectorised)  # type: ignore[arg-type]
+        assert (found.hits, found.misses, found.miss_ratio) == (0, 0, 0.0)
+    refused_by(lambda: simulate([[]], 3, "lru", vectorised), "expected a one-dimensional array")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["s3fifo", "twoq", "arc", "wtinylfu", "prob", "life", "heeb", "opt"])
+def test_only_a_rule_can_be_vectorised(name: str) -> None:
+    """What has none is told what to leave out."""
+    match = f"expected a policy with a rule for vectorised=True, got '{name}', which has only its exact form; leave vectorised out$"
+    refused_by(lambda: simulate(KEYS, 2, name, vectorised=True), match)
+    assert simulate(KEYS, 3, name).misses >= 3
 
 
 @pytest.mark.parametrize("dtype", [bool, "u1", "u2", "u4", "u8", "i1", "i4", "i8", ">u4"])
