@@ -6,24 +6,29 @@ The stream has distinct keys only, and srj's core runs without Spark: what diffe
 
 from __future__ import annotations
 
-import argparse
+import itertools
+import json
 import threading
 import time
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+import typer
+from rich.console import Console
 
-from srj import Batch, Table
+from srj import Batch, Cache, Table
 from srj.databases.base import Question
 from srj.errors import DatabaseError
 from srj.lookup.describe import describe
 from srj.lookup.engine import Engine
 from srj.lookup.operator import Operator
 from srj.lookup.spec import LookupSpec
-from srj.options import Cache, LookupSettings
+from srj.options import LookupSettings
 from tests import servers
 from tests.delay_proxy import delayed
 
@@ -150,6 +155,7 @@ class Stream:
         self._is_over.set()
         self.engine.close()
         self._thread.join(30)
+        time.sleep(0.5)  # the server counts a connection for a moment after it was closed
 
     def rate(self, seconds: float) -> float:
         """Keys a second that are answered from now on."""
@@ -270,11 +276,14 @@ def draw(results: list[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+_PICTURE = Path(__file__).resolve().parent.parent / "docs" / "batches.png"
+
+
 def main(
     only: Annotated[str, typer.Option(help="Letters of the regimes.")] = "abcde",
     kind: Annotated[list[str] | None, typer.Option(help="postgresql, mysql; both by default.")] = None,
     seconds: Annotated[float, typer.Option(help="That each cell is measured, after half as long.")] = 1.5,
-    output: Annotated[Path, typer.Option(help="Where the picture is drawn.")] = Path("docs/batches.png"),
+    output: Annotated[Path, typer.Option(help="Where the picture is drawn.")] = _PICTURE,
 ) -> None:
     """Sweep sizes and numbers in flight, and compare the best with auto."""
     console = Console()

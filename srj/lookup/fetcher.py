@@ -101,6 +101,7 @@ class Fetcher:
         )
         self._ready: deque[Flight] = deque()  # sealed, and waiting for one of those under way to land
         self._flying = 0
+        self._is_closing = False
         self._asking = 0  # flights whose lookup is under way
         self._thread = threading.Thread(target=self._run, name="srj-fetcher", daemon=True)
         self._thread.start()
@@ -235,7 +236,7 @@ class Fetcher:
         self._launch()
 
     def _launch(self) -> None:
-        while self._ready and self._flying < self._batching.in_flight:
+        while self._ready and self._flying < self._batching.in_flight and not self._is_closing:
             self._flying += 1
             self._start(self._fly(self._ready.popleft()))
 
@@ -296,7 +297,7 @@ class Fetcher:
         task.add_done_callback(self._tasks.discard)
 
     async def _close(self) -> None:
-        self._ready.clear()  # they fail below
+        self._is_closing = True  # what is ready, or will be, fails below
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
