@@ -104,13 +104,13 @@ def test_after_a_minute_s_pause_new_workers_know_all_that_was_fetched(postgres: 
     assert before.isdisjoint(after), printed
     assert result["rows"] == {"lasting": 3000, "default": 3000}
     # In the cache of 128 MB is ample room: of the first micro-batch nothing was given up.
-    hits = {name: [(one["rows"], one["hits"], one["keys"], one["absent"]) for one in found]
-            for name, found in result["metrics"].items()}  # fmt: skip
-    assert hits == {
-        "lasting": [(2000, 0, 2000, 500), (2000, 2000, 0, 500)],
-        "default": [(2000, 0, 2000, 500), (2000, 1500, 500, 500)],
-    }
-    assert all(one["bypasses"] == 0 for found in result["metrics"].values() for one in found)
+    expected_hits = {"lasting": [0, 2000], "default": [0, 1500]}
+    for name, found in result["metrics"].items():
+        for one, hits in zip(found, expected_hits[name], strict=True):
+            assert (one["rows"], one["absent"]) == (2000, 500)
+            # On a busy machine a probe may have to do without the cache: then a task's 500 rows are asked anew, and it is counted.
+            assert one["hits"] == hits or hits - 500 * one["bypasses"] <= one["hits"] < hits, (name, one)
+            assert one["hits"] + one["keys"] == 2000
     assert result["left"] == []
 
 
