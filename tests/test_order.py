@@ -1,8 +1,7 @@
-"""Order constraints: never exceeded, and used; checked by independent and slow definitions."""
+"""Order constraints in cases that a reader can follow, in a time of the test's own."""
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +11,11 @@ import pytest
 
 from srj import Disorder, RequestError, Windows
 from srj.lookup.keys import Keys
-from srj.lookup.operator import Operator
+from srj.lookup.metrics import LARGEST, METRICS
 from srj.lookup.reorder_buffer import NEVER
 from tests.orders import arrowed
-from tests.scripted import ArrowRows, Scripted, scripted_engine
+from tests.scripted import ArrowRows, Scripted
+from tests.virtual_time import VirtualTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("bound", [1, 2, 10, 50, 500])
 def test_the_disorder_that_is_allowed_is_used(bound: int) -> None:
     """While a lookup is slow, hits go as far as they may."""
+    time = VirtualTime()
     database = Scripted({1: ["one"]}, delay=lambda number: 0.0 if number == 0 else 0.2)
     batches = [[1], [2, *[1] * 5], *[[1] * 100] * 10]
-    with closing(scripted_engine(database)) as engine:
-        list(Operator(engine).out_of_order(arrowed(batches[:1]), ArrowRows()))
-        operator = Operator(engine)
+    with closing(time.engine(database)) as engine:
+        list(time.operator(engine).out_of_order(arrowed(batches[:1]), ArrowRows()))
+        operator = time.operator(engine)
         left = [row for one in operator.out_of_order(arrowed(batches), ArrowRows(), Disorder(max=bound)) for row in one.arrivals]
     assert sorted(left) == list(range(1006 + 1))
     assert left.index(1) - 1 == bound  # as many rows as that left before the one that waited
@@ -36,21 +37,62 @@ def test_the_disorder_that_is_allowed_is_used(bound: int) -> None:
     assert operator.metrics.pinned == 1005 - bound
 
 
+def test_what_was_pinned_goes_as_far_as_it_may_once_the_oldest_has_left() -> None:
+    """Out of several batches at once, to the full distance behind the next that waits."""
+    time = VirtualTime()
+    database = Scripted({1: ["one"]}, delay=lambda number: [0.0, 1.0, 2.0][number])
+    with closing(time.engine(database, batch=1)) as engine:
+        list(time.operator(engine).out_of_order(arrowed([[1]]), ArrowRows()))
+        batches = arrowed([[2, 1, 1, 1, 1], [3, 1, 1], [1, 1], [1]])
+        leaving = time.operator(engine).out_of_order(batches, ArrowRows(), Disorder(max=4))
+        left = [row for one in leaving for row in one.arrivals.tolist()]
+    # 0 waits for a second: four rows overtake it. Then 5, for another: four more.
+    assert left == [1, 2, 3, 4, 0, 6, 7, 8, 9, 5, 10]
+
+
+def test_the_metrics_of_the_waiting_queue() -> None:
+    """In a case that can be counted by hand."""
+    time = VirtualTime()
+    database = Scripted({1: ["one"]}, delay=lambda number: [0.0, 0.2, 0.3][number])
+    with closing(time.engine(database, batch=1)) as engine:
+        list(time.operator(engine).out_of_order(arrowed([[1]]), ArrowRows()))
+        operator = time.operator(engine)
+        batches = time.between(arrowed([[2, 1, 1, 1], [1, 1], [3, 1, 1, 1]]), [0.1, 0.1, 0.2])
+        told = [
+            (one.arrivals.tolist(), operator.metrics.waiting, operator.metrics.pinned, operator.metrics.distance)
+            for one in operator.out_of_order(batches, ArrowRows(), Disorder(max=2))
+        ]
+        # 1 and 2 overtake 0, which waits from 0.1 s to 0.3 s, and pins 3; 4 and 5 are pinned, too. Then 6 is overtaken and pins 9.
+        assert told == [
+            ([1, 2], 0, 0, 0),
+            ([0, 3], 4, 3, 2),
+            ([4, 5], 4, 3, 2),
+            ([7, 8], 4, 3, 2),
+            ([6, 9], 4, 3, 2),
+        ]
+        # One lookup waits at 0.4 s, the slowest yet took 0.2 s, and ten rows had come: 0.2 s are five rows of the stream.
+        assert operator.metrics.predicted_distance == 5
+        taken = dict(zip(METRICS, operator.take_metrics(), strict=True))
+        assert [taken[name] for name in LARGEST] == [4, 3, 2, 5]
+        assert [getattr(operator.metrics, name) for name in LARGEST] == [0, 0, 0, 0]
+
+
 def test_what_waits_is_bounded_as_it_is_held() -> None:
     """Large rows behind one slow lookup, each in a batch whose other rows have left: input stops when the bound is reached."""
+    time = VirtualTime()
     database = Scripted({1: ["hit"], 2: ["slow"]}, delay=lambda number: 0.0 if number == 0 else 0.4)
     read = []
 
     def batches() -> Iterator[Any]:
         for _ in range(200):
-            read.append(time.monotonic())
+            read.append(time.now)
             payload = pa.array(["x" * 100_000, *["y"] * 99])
             yield pa.record_batch({"row": pa.array(range(100), pa.int64()), "payload": payload}), (pa.array([2, *[1] * 99]),)
 
-    with closing(scripted_engine(database)) as engine:
-        list(Operator(engine).out_of_order(arrowed([[1]]), ArrowRows()))
-        started = time.monotonic()
-        leaving = Operator(engine, 5_000_000).out_of_order(batches(), ArrowRows())
+    with closing(time.engine(database)) as engine:
+        list(time.operator(engine).out_of_order(arrowed([[1]]), ArrowRows()))
+        started = time.now
+        leaving = time.operator(engine, 5_000_000).out_of_order(batches(), ArrowRows())
         assert sum(len(one.arrivals) for one in leaving) == 20_000
     early = sum(at < started + 0.3 for at in read)
     assert early <= 60  # 5 MB are 50 rows of 100 kB
@@ -58,42 +100,35 @@ def test_what_waits_is_bounded_as_it_is_held() -> None:
 
 def test_a_row_whose_key_was_asked_anew_stays_behind_the_one_that_waits_for_the_old_lookup() -> None:
     """A lookup too old to join is overtaken by a fast one for the same key."""
-    now = [0.0]
-    database = Scripted({5: ["five"], 1: ["hit"]}, delay=lambda number: {1: 0.3}.get(number, 0.0))
-    with closing(scripted_engine(database, ttl=10.0, missing_ttl=10.0, clock=lambda: now[0], batch=1)) as engine:
-        list(Operator(engine).out_of_order(arrowed([[1]]), ArrowRows()))
-
-        def batches() -> Iterator[Any]:
-            first, second, third = arrowed([[5], [5], [1]])
-            yield first
-            time.sleep(0.05)
-            now[0] = 20.0
-            yield second
-            time.sleep(0.1)
-            yield third
-
-        left = [row for one in Operator(engine).out_of_order(batches(), ArrowRows()) for row in one.arrivals.tolist()]
+    time = VirtualTime()
+    database = Scripted({5: ["five"], 1: ["hit"]}, delay=lambda number: {1: 30.0}.get(number, 0.0))
+    with closing(time.engine(database, ttl=10.0, missing_ttl=10.0, batch=1)) as engine:
+        list(time.operator(engine).out_of_order(arrowed([[1]]), ArrowRows()))
+        batches = time.between(arrowed([[5], [5], [1]]), [0.0, 20.0, 1.0])
+        left = [row for one in time.operator(engine).out_of_order(batches, ArrowRows()) for row in one.arrivals.tolist()]
     assert database.asked.count([5]) == 2
     assert left.index(0) < left.index(1)
 
 
 def test_a_window_of_one_row_allows_no_disorder() -> None:
     """Slide 1 has a start at every row."""
+    time = VirtualTime()
     database = Scripted({1: ["one"]}, delay=lambda number: 0.0 if number == 0 else 0.05)
-    with closing(scripted_engine(database)) as engine:
-        list(Operator(engine).out_of_order(arrowed([[1]]), ArrowRows()))
-        leaving = Operator(engine).out_of_order(arrowed([[2, 1, 1], [3, 1]]), ArrowRows(), Windows((5, 1)))
+    with closing(time.engine(database)) as engine:
+        list(time.operator(engine).out_of_order(arrowed([[1]]), ArrowRows()))
+        leaving = time.operator(engine).out_of_order(arrowed([[2, 1, 1], [3, 1]]), ArrowRows(), Windows((5, 1)))
         assert [row for one in leaving for row in one.arrivals.tolist()] == [0, 1, 2, 3, 4]
 
 
 def test_windows_may_be_counted_by_a_column() -> None:
     """Of a Kafka partition whose offsets do not begin at 0 and have gaps: windows begin where the offsets say."""
     offsets = [[7, 8, 9, 12], [13, 15, 19, 20]]
+    time = VirtualTime()
     database = Scripted({1: ["one"]}, delay=lambda number: 0.0 if number == 0 else 0.1)
-    with closing(scripted_engine(database)) as engine:
-        list(Operator(engine).out_of_order(arrowed([[1]], position=[[0]]), ArrowRows()))
+    with closing(time.engine(database)) as engine:
+        list(time.operator(engine).out_of_order(arrowed([[1]], position=[[0]]), ArrowRows()))
         batches = arrowed([[2, 1, 1, 1], [3, 1, 1, 1]], position=offsets)
-        leaving = Operator(engine).out_of_order(batches, ArrowRows(), Windows(10, position="position"))
+        leaving = time.operator(engine).out_of_order(batches, ArrowRows(), Windows(10, position="position"))
         left = [position for one in leaving for position in one.rows["position"].to_pylist()]
     # 7 waits, and 8 and 9 may go; 12 is of the next window.
     assert left[:2] == [8, 9]
@@ -104,9 +139,10 @@ def test_windows_may_be_counted_by_a_column() -> None:
 
 def test_a_row_of_a_key_that_waits_stays_behind_it() -> None:
     """Though another worker has put the key into the cache meanwhile; other hits go on."""
+    time = VirtualTime()
     database = Scripted({5: ["five"], 4: ["four"]}, delay=lambda number: 0.0 if number == 0 else 0.2)
-    with closing(scripted_engine(database)) as engine:
-        list(Operator(engine).out_of_order(arrowed([[4]]), ArrowRows()))
+    with closing(time.engine(database)) as engine:
+        list(time.operator(engine).out_of_order(arrowed([[4]]), ArrowRows()))
         batches: list[list[int]] = [[5, 4], [4, 5], [5]]
 
         def patient() -> Iterator[Any]:
@@ -115,10 +151,10 @@ def test_a_row_of_a_key_that_waits_stays_behind_it() -> None:
                     engine.flush()
                     rows = pa.record_batch({"value": ["five"]})
                     with engine._lock:
-                        engine._cache.insert(Keys((pa.array([5]),)), np.array([1], np.int32), rows, engine._clock())
+                        engine._cache.insert(Keys((pa.array([5]),)), np.array([1], np.int32), rows, engine.clock())
                 yield batch
 
-        operator = Operator(engine)
+        operator = time.operator(engine)
         left = [row for one in operator.out_of_order(patient(), ArrowRows()) for row in one.arrivals.tolist()]
         assert operator.metrics.hits == 4
     assert left == [1, 2, 0, 3, 4]
@@ -126,13 +162,14 @@ def test_a_row_of_a_key_that_waits_stays_behind_it() -> None:
 
 def test_the_oldest_pending_time_is_told() -> None:
     """Of the rows that have not left when a row has."""
+    time = VirtualTime()
     database = Scripted({1: ["one"]}, delay=lambda number: 0.0 if number == 0 else 0.1)
-    with closing(scripted_engine(database)) as engine:
-        list(Operator(engine).out_of_order(arrowed([[1]]), ArrowRows()))
+    with closing(time.engine(database)) as engine:
+        list(time.operator(engine).out_of_order(arrowed([[1]]), ArrowRows()))
         batches = arrowed([[2, 1, 1], [1]], time=[[30, 10, 20], [5]])
         told = [
             (row, since)
-            for leaving in Operator(engine).out_of_order(batches, ArrowRows())
+            for leaving in time.operator(engine).out_of_order(batches, ArrowRows())
             for row, since in zip(leaving.arrivals.tolist(), leaving.pending_since().tolist(), strict=True)
         ]
     assert told == [(1, 20), (2, 30), (3, 30), (0, NEVER)]

@@ -133,7 +133,7 @@ class Run:
                 rows = pa.record_batch({"value": pa.array([text for key in keys for text in _All().get(key)], pa.string())})
                 with engine._lock:
                     engine._cache.insert(
-                        Keys((pa.array(keys),)), np.array([key % 3 for key in keys], np.int32), rows, engine._clock()
+                        Keys((pa.array(keys),)), np.array([key % 3 for key in keys], np.int32), rows, engine.clock()
                     )
             yield batch
 

@@ -7,7 +7,6 @@ came, reading ahead while lookups are under way, as a processor executes out of 
 from __future__ import annotations
 
 import queue
-import time
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -103,7 +102,7 @@ class Operator:
         # Reading further ahead than this would not make the database any faster, and let answers pile up.
         self._most_awaited = 2 * engine.spec.settings.batch.in_flight
         self._awaited: set[Flight] = set()
-        self._started, self._lookup_seconds = time.monotonic(), 0.0  # the slowest lookup so far
+        self._started, self._lookup_seconds = engine.clock(), 0.0  # the slowest lookup so far
         self._arrivals: Arrivals = queue.SimpleQueue()
         self._cache_before = engine.cache_stats()
 
@@ -260,8 +259,9 @@ class Operator:
 
     def _predicted(self, arrived: int) -> int:
         """The thesis's maximum scrambling distance: the cost of each waiting lookup over the interval between rows."""
-        interval = (time.monotonic() - self._started) / max(1, arrived)
-        return round(len(self._awaited) * self._lookup_seconds / interval)
+        elapsed = self._engine.clock() - self._started
+        # Before the clock has moved there is no rate to predict from.
+        return round(len(self._awaited) * self._lookup_seconds * arrived / elapsed) if elapsed > 0 else 0
 
     def _retire(self, probe: Probe) -> Joined:
         """The batch's matches, awaited if need be."""
