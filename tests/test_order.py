@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+import queue
+import weakref
 from contextlib import closing
+from time import thread_time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from srj import Disorder, RequestError, Windows
+from srj import Batch, Disorder, RequestError, Windows
 from srj.lookup.keys import Keys
 from srj.lookup.metrics import LARGEST, METRICS
 from srj.lookup.reorder_buffer import NEVER
@@ -19,6 +23,9 @@ from tests.virtual_time import VirtualTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from srj.lookup.flight import Flight
+    from srj.lookup.order import Order
 
 
 @pytest.mark.parametrize("bound", [1, 2, 10, 50, 500])
@@ -96,6 +103,55 @@ def test_what_waits_is_bounded_as_it_is_held() -> None:
         assert sum(len(one.arrivals) for one in leaving) == 20_000
     early = sum(at < started + 0.3 for at in read)
     assert early <= 60  # 5 MB are 50 rows of 100 kB
+
+
+def test_few_pinned_rows_do_not_keep_the_answers_of_many() -> None:
+    """Where another operator asked for the same keys and more, and the order holds rows back, only their own matches stay."""
+    time = VirtualTime()
+    database = Scripted({key: ["value"] for key in range(2000)}, delay=lambda number: 60.0 if number == 0 else 0.1)
+    flights: list[weakref.ref[Flight]] = []
+    with closing(time.engine(database, batch=Batch(size=100, in_flight=50, latency="1 ms"))) as engine:
+
+        def batches() -> Iterator[Any]:
+            stuck, few, *late = arrowed([[-1], list(range(0, 2000, 20)), [0], [0]])
+            yield stuck
+            time.let_pass(1.0)
+            engine.admit(Keys((pa.array(range(2000)),)), queue.SimpleQueue())
+            flights.extend(weakref.ref(flight) for flight in engine._fetcher._flights.values())
+            yield few
+            time.let_pass(1.0)
+            yield from late
+            engine.cache_stats()  # which takes what has landed into the cache
+            gc.collect()
+            # The one that has not landed, and the last that has, at which the operator looked.
+            assert sum(flight() is not None for flight in flights) <= 2
+            assert operator.metrics.pinned == 102
+
+        operator = time.operator(engine)
+        leaving = operator.out_of_order(batches(), ArrowRows(), Disorder(max=0))
+        matches = [one.joined.inner()[1]["value"].to_pylist() for one in leaving]
+    assert len(flights) == 21
+    assert [value for one in matches for value in one] == ["value"] * 102
+
+
+@pytest.mark.parametrize("order", ["any", Disorder(max=2), Disorder(max=10**6)], ids=repr)
+def test_a_batch_takes_no_longer_because_many_wait(order: Order) -> None:
+    """Thousands of small batches, in each of which a row waits for the same slow lookup."""
+    time = VirtualTime()
+    database = Scripted({1: ["one"]}, delay=lambda number: 0.0 if number == 0 else 60.0)
+    taken = []
+
+    def batches() -> Iterator[Any]:
+        for batch in arrowed([[2, 1, 1, 1, 1]] * 3000):
+            taken.append(thread_time())
+            yield batch
+
+    with closing(time.engine(database)) as engine:
+        list(time.operator(engine).out_of_order(arrowed([[1]]), ArrowRows()))
+        leaving = time.operator(engine, 10**9).out_of_order(batches(), ArrowRows(), order)
+        assert sum(len(one.arrivals) for one in leaving) == 15_000
+    early, late = np.diff(taken)[100:600].mean(), np.diff(taken)[-500:].mean()
+    assert late < 4 * early
 
 
 def test_a_row_whose_key_was_asked_anew_stays_behind_the_one_that_waits_for_the_old_lookup() -> None:

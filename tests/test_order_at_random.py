@@ -43,11 +43,15 @@ ORDERS = st.one_of(
 
 @st.composite
 def drawn_batches(draw: st.DrawFn) -> list[list[int]]:
-    """Few rows, each chosen, or hundreds of which a chosen share has keys that come again and again."""
-    if draw(st.booleans()):
+    """Few rows, each chosen, or hundreds of which a chosen share has keys that come again and again, also in very small batches."""
+    kind = draw(st.sampled_from(["chosen", "many", "many", "small"]))
+    if kind == "chosen":
         return draw(st.lists(st.lists(st.integers(0, 12), max_size=30), max_size=12))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
-    lengths = draw(st.lists(st.integers(0, 150), min_size=1, max_size=12))
+    if kind == "small":
+        lengths = random.integers(0, 6, draw(st.integers(40, 100))).tolist()
+    else:
+        lengths = draw(st.lists(st.integers(0, 150), min_size=1, max_size=12))
     repeated = draw(st.floats(0.0, 1.0))
     return [np.where(random.random(n) < repeated, random.integers(0, 5, n), random.integers(0, 600, n)).tolist() for n in lengths]
 
@@ -199,7 +203,7 @@ def test_the_bound_is_used_where_misses_are_slow(
     assert distance > 0 if order == "any" else 25 <= distance <= 50
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(
     inputs=st.lists(st.tuples(drawn_batches(), ORDERS), min_size=2, max_size=2),
     schedule=SCHEDULES,
@@ -216,7 +220,7 @@ def test_each_of_two_operators_that_share_flights_keeps_its_own_constraint(
         _check(runs)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(inputs=st.lists(st.tuples(drawn_batches(), ORDERS), min_size=2, max_size=2), schedule=SCHEDULES)
 def test_two_threads_on_one_engine_keep_their_constraints(inputs: list[tuple[list[list[int]], Order]], schedule: Schedule) -> None:
     """They probe, ask, land and store at once."""
@@ -241,7 +245,7 @@ def test_two_threads_on_one_engine_keep_their_constraints(inputs: list[tuple[lis
         _check(runs)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(
     inputs=st.lists(st.tuples(drawn_batches(), ORDERS), min_size=2, max_size=2),
     schedule=SCHEDULES,
@@ -311,7 +315,7 @@ def _boundaries(windows: list[tuple[int, int]], first: int, last: int) -> bool:
     return any(row % slide == 0 or (row >= size and (row - size) % slide == 0) for size, slide in windows for row in rows)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(batches=drawn_batches(), bound=BOUNDS, schedule=SCHEDULES)
 def test_the_order_is_restored_within_the_bound(batches: list[list[int]], bound: int, schedule: Schedule) -> None:
     """Exactly the input's order, holding no more rows than the constraint allows, whatever the consumer's batches."""

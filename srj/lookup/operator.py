@@ -22,7 +22,7 @@ from srj.lookup.probe import Probe
 from srj.lookup.reorder_buffer import Leaving, ReorderBuffer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -49,6 +49,10 @@ class RowsOf(Protocol[T]):
         """The rows at these positions."""
         ...
 
+    def concat(self, parts: Sequence[T]) -> T:
+        """The rows of several batches, one after the other."""
+        ...
+
     def nbytes(self, rows: T) -> int:
         """The memory they take."""
         ...
@@ -66,6 +70,9 @@ class _NoRows:
     """For batches of which only the keys are there."""
 
     def take(self, rows: None, positions: npt.NDArray[np.int64]) -> None:
+        """Nothing of nothing."""
+
+    def concat(self, parts: Sequence[None]) -> None:
         """Nothing of nothing."""
 
     def nbytes(self, rows: None) -> int:  # noqa: ARG002  the Protocol's
