@@ -108,9 +108,9 @@ def test_what_waits_is_bounded_as_it_is_held() -> None:
 def test_few_pinned_rows_do_not_keep_the_answers_of_many() -> None:
     """Where another operator asked for the same keys and more, and the order holds rows back, only their own matches stay."""
     time = VirtualTime()
-    database = Scripted({key: ["value"] for key in range(2000)}, delay=lambda number: 60.0 if number == 0 else 0.1)
+    database = Scripted({key: ["value" * 200] for key in range(2000)}, delay=lambda number: 60.0 if number == 0 else 0.1)
     flights: list[weakref.ref[Flight]] = []
-    with closing(time.engine(database, batch=Batch(size=100, in_flight=50, latency="1 ms"))) as engine:
+    with closing(time.engine(database, cache="16 MB", batch=Batch(size=100, in_flight=50, latency="1 ms"))) as engine:
 
         def batches() -> Iterator[Any]:
             stuck, few, *late = arrowed([[-1], list(range(0, 2000, 20)), [0], [0]])
@@ -131,7 +131,7 @@ def test_few_pinned_rows_do_not_keep_the_answers_of_many() -> None:
         leaving = operator.out_of_order(batches(), ArrowRows(), Disorder(max=0))
         matches = [one.joined.inner()[1]["value"].to_pylist() for one in leaving]
     assert len(flights) == 21
-    assert [value for one in matches for value in one] == ["value"] * 102
+    assert [value for one in matches for value in one] == ["value" * 200] * 102
 
 
 @pytest.mark.parametrize("order", ["any", Disorder(max=2), Disorder(max=10**6)], ids=repr)
@@ -242,6 +242,10 @@ def test_the_oldest_pending_time_is_told() -> None:
         (lambda: Windows((5, 0)), "window slide"),
         (lambda: Windows((5, 2, 1)), "as a size or as"),
         (lambda: Windows("10"), "window size"),
+        (
+            lambda: Windows(5, 2),
+            r"read in one way, got Windows\(5, 2\); write Windows\(\(5, 2\)\) .* Windows\(\(5, 5\), \(2, 2\)\)",
+        ),
         (lambda: Windows(10, position=3), "position as a column's name"),
     ],
 )

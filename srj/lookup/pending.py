@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _BYTES_OF_A_ROW = 90  # of the arrays below
-_MANY_MORE = 4  # keys in a flight for each row that is pinned here
+# Rows are copied out of flights that hold so many bytes, and so many keys for each of the rows.
+_WORTH_BYTES, _MANY_MORE = 1_000_000, 4
 
 
 class Pending(Generic[T]):
@@ -148,8 +149,9 @@ class Pending(Generic[T]):
     def let_flights_go(self) -> None:
         """Take the matches of rows that are pinned out of their flights, where those hold many more."""
         number = np.bincount(self.flight[self.ready & (self.flight != KNOWN)], minlength=len(self.flights))
-        flown = sum(len(flight) for flight, rows in zip(self.flights, number, strict=True) if flight is not None and rows)
-        if flown > _MANY_MORE * int(number.sum()):
+        flown = [flight for flight, rows in zip(self.flights, number, strict=True) if flight is not None and rows]
+        nbytes, keys = sum(int(flight.landed_rows.nbytes) for flight in flown), sum(map(len, flown))
+        if nbytes > _WORTH_BYTES and keys > _MANY_MORE * int(number.sum()):
             self.compact()
 
     def _joined(self, chosen: I64) -> Joined:

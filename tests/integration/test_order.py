@@ -148,8 +148,13 @@ def test_punctuation_tells_the_oldest_event_time_that_is_still_to_come(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"punctuate": True}, "punctuate only where rows may leave out of their order, got order='input'"),
-        ({"order": 5}, r"order as 'input', 'any', Disorder\(max=…\) or Windows\(…\), got 5"),
+        (
+            {"punctuate": True},
+            "punctuate only where rows may leave out of their order, got order='input', the default, .*; give another",
+        ),
+        ({"order": 5}, r"order as 'input', 'any', Disorder\(max=…\) or Windows\(…\), got 5; write Disorder\(max=5\)"),
+        ({"order": "Any"}, r"order as .*, got 'Any'; did you mean 'any'\?"),
+        ({"order": "Input"}, r"order as .*, got 'Input'; did you mean 'input'\?"),
         ({"order": Windows(10, position="m")}, "a stream column named 'm' for the position, got none"),
         ({"order": Windows(10, position="time")}, "a position of whole numbers, got time of type timestamp; cast it to bigint"),
     ],
