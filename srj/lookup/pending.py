@@ -203,7 +203,7 @@ class Pending(Generic[T]):
         for part in parts:
             part.compact()
         flights = list(dict.fromkeys(flight for part in parts for flight in part.flights if flight is not None))
-        numbers = {flight: number for number, flight in enumerate(flights)}
+        numbers: dict[Flight | None, int] = {flight: number for number, flight in enumerate(flights)}
         before = 0
         for part in parts:
             part.place[part.flight == KNOWN] += before
