@@ -17,7 +17,7 @@ from srj.lookup.reorder_buffer import NEVER
 from srj.lookup.restorer import Restorer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
     import pandas as pd
@@ -40,6 +40,9 @@ class _ArrowRows:
 
     def take(self, rows: pa.RecordBatch, positions: npt.NDArray[np.int64]) -> pa.RecordBatch:
         return rows.take(pa.array(positions))
+
+    def concat(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        return pa.concat_batches(parts)
 
     def nbytes(self, rows: pa.RecordBatch) -> int:
         return int(rows.nbytes)

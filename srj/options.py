@@ -5,6 +5,7 @@ Every mistake is a `RequestError` on the driver, in one sentence that names the 
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -260,7 +261,10 @@ def _settings(values: dict[str, Any]) -> Settings:
     if settings.order_by is not None and settings.on_multiple != "first":
         raise RequestError(f"expected order_by only with on_multiple='first', got on_multiple={settings.on_multiple!r}; drop one")
     if settings.punctuate and settings.order == "input":
-        raise RequestError("expected punctuate only where rows may leave out of their order, got order='input'; drop one")
+        raise RequestError(
+            "expected punctuate only where rows may leave out of their order, got order='input', the default, under which they "
+            "never do; give another order, such as Disorder(max=1000), or leave punctuate out"
+        )
     if settings.how in ("semi", "anti") and (settings.columns is not None or settings.prefix):
         raise RequestError(f"expected no columns or prefix with how={settings.how!r}, which adds no column; drop them")
     return settings
@@ -298,9 +302,13 @@ def _order(given: object) -> Order:
         return given
     if isinstance(given, str) and given in ("input", "any"):
         return "input" if given == "input" else "any"
-    raise RequestError(
-        f"expected order as 'input', 'any', Disorder(max=…) or Windows(…), got {shown(given)}; Disorder(max=0) is the input's order"
-    )
+    hint = "Disorder(max=0) is the input's order"
+    if isinstance(given, str):
+        near = difflib.get_close_matches(given.strip().lower(), ("input", "any"), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else hint
+    elif isinstance(given, int) and not isinstance(given, bool) and given >= 0:
+        hint = f"write Disorder(max={given})"
+    raise RequestError(f"expected order as 'input', 'any', Disorder(max=…) or Windows(…), got {shown(given)}; {hint}")
 
 
 def _order_table(table: dict[str, Any], path: str) -> Order:

@@ -120,6 +120,10 @@ class ArrowRows:
         """Some of them."""
         return rows.take(pa.array(positions))
 
+    def concat(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        """Several, one after the other."""
+        return pa.concat_batches(parts)
+
     def nbytes(self, rows: pa.RecordBatch) -> int:
         """Their memory."""
         return int(rows.nbytes)

@@ -76,6 +76,9 @@ class Engine:
         connect: opens a connection; default: to the spec's database.
         clock: seconds, on one clock for all processes of a machine.
         shared_as: the name under which the executor's other processes find the same cache; None: a cache of its own.
+
+    Attributes:
+        spec, clock: as given.
     """
 
     def __init__(
@@ -86,7 +89,7 @@ class Engine:
         shared_as: str | None = None,
     ) -> None:
         self.spec = spec
-        self._clock = clock
+        self.clock = clock
         self._lock = threading.Lock()
         self._is_closed = False
         self._cache = make_cache(spec, shared_as)
@@ -124,7 +127,7 @@ class Engine:
         with self._lock:
             self._refuse_closed()
             self._store()
-            found = self._cache.lookup(keys, self._clock())
+            found = self._cache.lookup(keys, self.clock())
             missed = (~found.hit).nonzero()[0]
             if not len(missed):
                 return Admitted(found, missed, [], missed, missed)

@@ -7,7 +7,6 @@ came, reading ahead while lookups are under way, as a processor executes out of 
 from __future__ import annotations
 
 import queue
-import time
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -23,7 +22,7 @@ from srj.lookup.probe import Probe
 from srj.lookup.reorder_buffer import Leaving, ReorderBuffer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -52,6 +51,10 @@ class RowsOf(Protocol[T]):
         """The rows at these positions."""
         ...
 
+    def concat(self, parts: Sequence[T]) -> T:
+        """The rows of several batches, one after the other."""
+        ...
+
     def nbytes(self, rows: T) -> int:
         """The memory they take."""
         ...
@@ -69,6 +72,9 @@ class _NoRows:
     """For batches of which only the keys are there."""
 
     def take(self, rows: None, positions: npt.NDArray[np.int64]) -> None:
+        """Nothing of nothing."""
+
+    def concat(self, parts: Sequence[None]) -> None:
         """Nothing of nothing."""
 
     def nbytes(self, rows: None) -> int:  # noqa: ARG002  the Protocol's
@@ -103,7 +109,7 @@ class Operator:
         self._keys = engine.spec.description.key
         self._waiting_bytes = waiting_bytes
         self._awaited: set[Flight] = set()
-        self._started, self._lookup_seconds = time.monotonic(), 0.0  # the slowest lookup so far
+        self._started, self._lookup_seconds = engine.clock(), 0.0  # the slowest lookup so far
         self._arrivals: Arrivals = queue.SimpleQueue()
         self._cache_before = engine.cache_stats()
 
@@ -260,8 +266,9 @@ class Operator:
 
     def _predicted(self, arrived: int) -> int:
         """The thesis's maximum scrambling distance: the cost of each waiting lookup over the interval between rows."""
-        interval = (time.monotonic() - self._started) / max(1, arrived)
-        return round(len(self._awaited) * self._lookup_seconds / interval)
+        elapsed = self._engine.clock() - self._started
+        # Before the clock has moved there is no rate to predict from.
+        return round(len(self._awaited) * self._lookup_seconds * arrived / elapsed) if elapsed > 0 else 0
 
     def _retire(self, probe: Probe) -> Joined:
         """The batch's matches, awaited if need be."""

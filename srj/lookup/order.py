@@ -64,7 +64,7 @@ class Windows:
         position: a column of the stream with each row's position, rising within a partition: a Kafka offset.
 
     Raises:
-        RequestError: no window, or one of no rows.
+        RequestError: no window, one of no rows, or two bare sizes, which may be meant as (size, slide).
 
     Example:
         >>> Windows(10, (100, 20)).windows
@@ -77,6 +77,12 @@ class Windows:
     def __init__(self, *windows: int | tuple[int, int], position: str | None = None) -> None:
         if not windows:
             raise RequestError("expected at least one window, got none; write Windows(10), or Windows((size, slide))")
+        if len(windows) == 2 and all(isinstance(size, int) for size in windows):
+            one, other = windows
+            raise RequestError(
+                f"expected windows that can be read in one way, got Windows({one}, {other}); write Windows(({one}, {other})) for a "
+                f"size of {one} and a slide of {other}, or Windows(({one}, {one}), ({other}, {other})) for two tumbling ones"
+            )
         object.__setattr__(self, "windows", tuple(_window(window) for window in windows))
         if position is not None and not isinstance(position, str):
             raise RequestError(f"expected position as a column's name, got {position!r}; write position='offset'")

@@ -11,6 +11,8 @@ from srj.lookup.joined import Joined, concat_rows, run_starts
 from srj.lookup.probe import KNOWN
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from srj.lookup.flight import Flight
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _BYTES_OF_A_ROW = 90  # of the arrays below
+# Rows are copied out of flights that hold so many bytes, and so many keys for each of the rows.
+_WORTH_BYTES, _MANY_MORE = 1_000_000, 4
 
 
 class Pending(Generic[T]):
@@ -47,6 +51,8 @@ class Pending(Generic[T]):
         behind: whether it stays nevertheless, for an earlier row of the same key is still waiting.
         first: int64, the number, from 1, of the first later row that left before it; 0: none yet.
         hash: uint64, of a row's key, where it has been asked for; 0: it has no key.
+        rows, found: the caller's rows, and the matches that the cache knew; some may be of rows that have left.
+        place: int64, where a row's matches begin in `found`, or its key's place in its flight.
     """
 
     def __init__(
@@ -61,16 +67,16 @@ class Pending(Generic[T]):
         times: I64 | None = None,
     ) -> None:
         length = probe.length
-        self._rows, self._rows_of = rows, rows_of
+        self.rows, self._rows_of = rows, rows_of
         self._keys: Keys | None = probe.keys
-        self._found = probe.admitted.found.rows
+        self.found = probe.admitted.found.rows
         self.flights: list[Flight | None] = list(probe.admitted.flights)
         self.begin = begin
         self._expected = expected
-        self._at = np.arange(length)  # where a row stands in `_rows`
+        self._at = np.arange(length)  # where a row stands in `rows`
         self.arrivals = self._at + begin
-        # Of rows that the cache knew: how many matches, and where they begin in `_found`. Of others: the key's place in its flight.
-        self.flight, self._key, self._counts, self._place = probe.by_row()
+        # The counts are of rows that the cache knew.
+        self.flight, self._key, self._counts, self.place = probe.by_row()
         self.ready = self.flight == KNOWN
         self.behind = np.zeros(length, bool)
         self.first = np.zeros(length, np.int64)
@@ -78,8 +84,8 @@ class Pending(Generic[T]):
         self.hash_rows(np.flatnonzero(~self.ready))
         self.sections = np.zeros(length, np.int64) if sections is None else sections
         self.times = times
-        self._all_known = int(np.count_nonzero(self.ready))  # whose matches `_found` holds, in their order
-        self._held = length  # rows of `_rows`
+        self._all_known = int(np.count_nonzero(self.ready))  # whose matches `found` holds, in their order
+        self._held = length  # rows of `rows`
         self.nbytes = nbytes + self._of_waiting()
 
     def __len__(self) -> int:
@@ -107,6 +113,11 @@ class Pending(Generic[T]):
         """The smallest arrival number, when there is one."""
         return int(self.arrivals[0])
 
+    def awaited(self) -> list[Flight]:
+        """The flights that rows wait for."""
+        flights = [self.flights[number] for number in np.unique(self.flight[~self.ready]).tolist()]
+        return [flight for flight in flights if flight is not None]
+
     def waits_other_than(self, flight: Flight | None) -> Bools:
         """Which rows stay for the sake of their own keys, save those that wait for this flight."""
         stays: Bools = ~self.going
@@ -122,7 +133,7 @@ class Pending(Generic[T]):
 
     def leave(self, chosen: I64) -> tuple[T, Joined]:
         """Take out rows whose matches are known: themselves and their matches."""
-        rows = self._rows if len(chosen) == self._held else self._rows_of.take(self._rows, self._at[chosen])
+        rows = self.rows if len(chosen) == self._held else self._rows_of.take(self.rows, self._at[chosen])
         joined = self._joined(chosen)
         stay = np.ones(len(self), bool)
         stay[chosen] = False
@@ -132,8 +143,16 @@ class Pending(Generic[T]):
         if self.times is not None:
             self.times = self.times[kept]
         if 2 * len(self) < self._held and len(self):
-            self._compact()
+            self.compact()
         return rows, joined
+
+    def let_flights_go(self) -> None:
+        """Take the matches of rows that are pinned out of their flights, where those hold many more."""
+        number = np.bincount(self.flight[self.ready & (self.flight != KNOWN)], minlength=len(self.flights))
+        flown = [flight for flight, rows in zip(self.flights, number, strict=True) if flight is not None and rows]
+        nbytes, keys = sum(int(flight.landed_rows.nbytes) for flight in flown), sum(map(len, flown))
+        if nbytes > _WORTH_BYTES and keys > _MANY_MORE * int(number.sum()):
+            self.compact()
 
     def _joined(self, chosen: I64) -> Joined:
         flights = self.flight[chosen]
@@ -150,32 +169,60 @@ class Pending(Generic[T]):
             counts[mine] = part.counts
             starts[mine] = run_starts(part.counts) + before
             before += int(part.counts.sum())
-        return Joined(counts, concat_rows(sources) if self._found.num_columns else self._found, starts)
+        return Joined(counts, concat_rows(sources) if self.found.num_columns else self.found, starts)
 
     def _from(self, flight: int, chosen: I64) -> Joined:
         """Rows that have their matches from one place."""
-        place = self._place[chosen]
+        place = self.place[chosen]
         if flight != KNOWN:
             landed = self.flights[flight]
             if landed is None:
                 raise AssertionError("a flight is kept as long as a row of it is here")
             return Joined(landed.counts[place], landed.landed_rows, landed.starts[place])
         counts = self._counts[chosen]
-        return Joined(counts, self._found) if len(chosen) == self._all_known else Joined(counts, self._found, place)
+        return Joined(counts, self.found) if len(chosen) == self._all_known else Joined(counts, self.found, place)
 
-    def _compact(self) -> None:
-        """Keep what the rows that are left need, and no more."""
-        self._rows = self._rows_of.take(self._rows, self._at)
-        self._at, self._held = np.arange(len(self)), len(self)
-        known = np.flatnonzero(self.flight == KNOWN)
-        left = Joined(self._counts[known], self._found, self._place[known])
-        self._found = left.inner()[1] if len(known) else _no_rows(self._found.schema)
-        self._place[known], self._all_known = run_starts(left.counts), len(known)
+    def compact(self) -> None:
+        """Keep what the rows that are left need, and no more: of a flight that has landed the matches, not the others."""
+        if len(self) < self._held:
+            self.rows = self._rows_of.take(self.rows, self._at)
+            self._at, self._held = np.arange(len(self)), len(self)
+        ready = np.flatnonzero(self.ready)
+        known = self._joined(ready) if len(ready) else Joined(self._counts[ready], _no_rows(self.found.schema))
+        if self.found.num_columns:
+            self.found = known.inner()[1]
+        self._counts[ready], self.place[ready] = known.counts, run_starts(known.counts)
+        self.flight[ready], self._all_known = KNOWN, len(ready)
         wanted = np.bincount(self.flight[self.flight != KNOWN], minlength=len(self.flights)) > 0
         self.flights = [flight if is_wanted else None for flight, is_wanted in zip(self.flights, wanted, strict=True)]
-        landed = [flight for flight in self.flights if flight is not None and flight.landed]
-        self.nbytes = self._rows_of.nbytes(self._rows) + int(self._found.nbytes) + _BYTES_OF_A_ROW * len(self) + self._of_waiting()
-        self.nbytes += sum(int(flight.rows.nbytes) for flight in landed if flight.rows is not None)
+        self._measure()
+
+    def absorb(self, others: Sequence[Pending[T]]) -> None:
+        """Take in the rows of the parts behind this one, which are of no use then."""
+        parts = (self, *others)
+        for part in parts:
+            part.compact()
+        flights = list(dict.fromkeys(flight for part in parts for flight in part.flights if flight is not None))
+        numbers: dict[Flight | None, int] = {flight: number for number, flight in enumerate(flights)}
+        before = 0
+        for part in parts:
+            part.place[part.flight == KNOWN] += before
+            before += part.found.num_rows
+            # Each flight's new number; the last is for `KNOWN`, which is -1.
+            part.flight = np.array([*(numbers.get(flight, KNOWN) for flight in part.flights), KNOWN], np.int32)[part.flight]
+        self.rows = self._rows_of.concat([part.rows for part in parts])
+        if self.found.num_columns:
+            self.found = concat_rows([part.found for part in parts])
+        for name in _BY_ROW:
+            setattr(self, name, np.concatenate([getattr(part, name) for part in parts]))
+        if self.times is not None:
+            self.times = np.concatenate([part.times for part in parts if part.times is not None])
+        self.flights = [*flights]
+        self._at, self._held, self._all_known = np.arange(len(self)), len(self), int(np.count_nonzero(self.flight == KNOWN))
+        self._measure()
+
+    def _measure(self) -> None:
+        self.nbytes = self._rows_of.nbytes(self.rows) + int(self.found.nbytes) + _BYTES_OF_A_ROW * len(self) + self._of_waiting()
 
     def _of_waiting(self) -> int:
         return round(int(np.count_nonzero(~self.ready)) * self._expected)
@@ -186,4 +233,4 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
-_BY_ROW = ("_at", "arrivals", "flight", "_key", "_counts", "_place", "ready", "behind", "first", "hash", "sections")
+_BY_ROW = ("_at", "arrivals", "flight", "_key", "_counts", "place", "ready", "behind", "first", "hash", "sections")

@@ -96,7 +96,7 @@ class Pool:
             self._start(self.drop(connection))
             return
         self._idle.append((now, connection))
-        if not self._is_watched:
+        if self._slots.are_shared and not self._is_watched:
             self._is_watched = True
             asyncio.get_running_loop().call_later(_WATCH_SECONDS, self._watch)
 

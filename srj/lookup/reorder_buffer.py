@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _SLOTS = np.uint64(0xFFFF)
 NEVER = 2**63 - 1
+# Small parts are put together when so many more have come, and become as large as this: to join larger ones would copy more than
+# it saves.
+_MORE_PARTS = 16
+_MOST_ROWS = 4_096
+_MOST_BYTES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,7 @@ class ReorderBuffer(Generic[T]):
         self._changed: list[Pending[T]] = []
         self._not_overtaken: deque[Pending[T]] = deque()  # parts with rows that no later row has overtaken
         self._is_any_behind = False
+        self._most_parts = _MORE_PARTS  # before small ones are put together
         self._unready = 0
         self.nbytes = 0
         self.length = 0
@@ -98,13 +104,12 @@ class ReorderBuffer(Generic[T]):
 
     def add(self, part: Pending[T]) -> None:
         """Take a batch in, behind the others."""
+        if len(self._parts) >= self._most_parts and not self._changed:
+            self._put_together()
         if self._parts:
             part.behind |= self._is_behind(part)
             self._is_any_behind |= bool(part.behind.any())
-        for number in np.unique(part.flight[~part.ready]).tolist():
-            flight = part.flights[number]
-            if flight is not None:
-                self._waiting_for.setdefault(flight, []).append(part)
+        self._expect(part)
         part.forget_keys()
         self.arrived += len(part)
         self.length += len(part)
@@ -136,13 +141,18 @@ class ReorderBuffer(Generic[T]):
         if self._is_any_behind:
             self._free()
         changed, self._changed = self._changed, []
-        if self._rule is not None:
+        if self._rule is None:
+            # A part that changed more than once is empty the next time.
+            for part in sorted(changed, key=lambda one: one.begin):
+                if len(chosen := np.flatnonzero(part.going)):
+                    yield self._leave(part, chosen)
+        else:
             yield from self._retire_bounded(self._rule)
-            return
-        # A part that changed more than once is empty the next time.
-        for part in sorted(changed, key=lambda one: one.begin):
-            if len(chosen := np.flatnonzero(part.going)):
-                yield self._leave(part, chosen)
+        for part in changed:
+            if len(part):
+                before = part.nbytes
+                part.let_flights_go()
+                self.nbytes += part.nbytes - before
 
     def _retire_bounded(self, rule: Rule) -> Iterator[Leaving[T]]:
         parts = self._head(rule)
@@ -158,6 +168,31 @@ class ReorderBuffer(Generic[T]):
         for part, chosen in zip(parts, leaving, strict=True):
             if chosen.any():
                 yield self._leave(part, np.flatnonzero(chosen))
+
+    def _expect(self, part: Pending[T]) -> None:
+        for flight in part.awaited():
+            self._waiting_for.setdefault(flight, []).append(part)
+
+    def _put_together(self) -> None:
+        """Make few parts of many small ones: each batch looks through all of them."""
+        groups: list[list[Pending[T]]] = []
+        rows = nbytes = 0
+        for part in self._parts:
+            if not groups or rows + len(part) > _MOST_ROWS or nbytes + part.nbytes > _MOST_BYTES:
+                groups.append([])
+                rows = nbytes = 0
+            groups[-1].append(part)
+            rows, nbytes = rows + len(part), nbytes + part.nbytes
+        for first, *others in groups:
+            if others:
+                first.absorb(others)
+        self._parts = deque(group[0] for group in groups)
+        self._most_parts = len(groups) + _MORE_PARTS
+        self._not_overtaken = deque(part for part in self._parts if not part.first[-1])
+        self._waiting_for = {}
+        for part in self._parts:
+            self._expect(part)
+        self.nbytes = sum(part.nbytes for part in self._parts)
 
     def _head(self, rule: Rule) -> list[Pending[T]]:
         """The oldest parts, as many as can matter now."""

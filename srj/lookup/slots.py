@@ -76,6 +76,11 @@ class Slots:
             release(self._descriptor, 2 * slot)
 
     @property
+    def are_shared(self) -> bool:
+        """Whether other processes count with these."""
+        return self._descriptor >= 0
+
+    @property
     def is_wanted(self) -> bool:
         """Whether another worker waits for its first connection."""
         if self._descriptor < 0 or self._is_waiting:

@@ -296,7 +296,7 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"on_multiple": "last"}, "expected on_multiple as one of 'all', 'first', 'error', got 'last'"),
     (
         {"order": "inputs"},
-        "expected order as 'input', 'any', Disorder(max=…) or Windows(…), got 'inputs'; Disorder(max=0) is the input's order",
+        "expected order as 'input', 'any', Disorder(max=…) or Windows(…), got 'inputs'; did you mean 'input'?",
     ),
     ({"ttl": 0}, "expected ttl as a duration above zero such as '10 min', '500 ms' or seconds, got 0"),
     ({"ttl": "10 minutes"}, "expected ttl as a duration above zero such as '10 min', '500 ms' or seconds, got '10 minutes'"),

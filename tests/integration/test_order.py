@@ -108,11 +108,12 @@ def test_rows_leave_within_the_constraint_with_their_own_matches(spark: SparkSes
 
 @pytest.mark.parametrize("how", ["inner", "semi", "anti"])
 def test_order_is_restored_where_rows_were_dropped(spark: SparkSession, far: Table, files: Path, how: str) -> None:
-    """By the join itself, and by a filter after it; through pandas too."""
+    """By the join itself, and by a filter after it; through pandas too, and in so small batches that many wait at a time."""
     form = enrich_in_pandas if how == "inner" else srj_enrich
     frame = form(
         _read(spark, files), far, "k", how=how, order=Disorder(max=200), punctuate=True, batch=BATCH, ttl=500.0, cache="1 MB"
     )
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 10)
     numbers = [row["n"] for row in restore_order(frame.where("n % 3 <> 0")).collect()]
     per_row = {"inner": lambda n: _key(n) % 3, "semi": lambda n: _key(n) % 3 > 0, "anti": lambda n: _key(n) % 3 == 0}[how]
     assert numbers == [n for n in range(FILES * ROWS) if n % 3 for _ in range(int(per_row(n)))]
@@ -148,8 +149,13 @@ def test_punctuation_tells_the_oldest_event_time_that_is_still_to_come(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"punctuate": True}, "punctuate only where rows may leave out of their order, got order='input'"),
-        ({"order": 5}, r"order as 'input', 'any', Disorder\(max=…\) or Windows\(…\), got 5"),
+        (
+            {"punctuate": True},
+            "punctuate only where rows may leave out of their order, got order='input', the default, .*; give another",
+        ),
+        ({"order": 5}, r"order as 'input', 'any', Disorder\(max=…\) or Windows\(…\), got 5; write Disorder\(max=5\)"),
+        ({"order": "Any"}, r"order as .*, got 'Any'; did you mean 'any'\?"),
+        ({"order": "Input"}, r"order as .*, got 'Input'; did you mean 'input'\?"),
         ({"order": Windows(10, position="m")}, "a stream column named 'm' for the position, got none"),
         ({"order": Windows(10, position="time")}, "a position of whole numbers, got time of type timestamp; cast it to bigint"),
     ],
