@@ -14,6 +14,8 @@ from rich.table import Table as Grid
 from srj.databases import database
 from srj.databases.base import Question
 from srj.databases.sampling import sample_keys
+from srj.lookup.batching import Batching, Limits
+from srj.options import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,6 +63,21 @@ class RoundTrip:
 
 
 @dataclass(frozen=True)
+class Cost:
+    """The straight line through the round trips, and the batch size that srj would find by it.
+
+    Attributes:
+        milliseconds: that a lookup takes whatever its size.
+        microseconds_per_key: that each key adds.
+        batch_size: keys in a lookup with ``batch="auto"``; fewer where rows are large.
+    """
+
+    milliseconds: float
+    microseconds_per_key: float
+    batch_size: int
+
+
+@dataclass(frozen=True)
 class Report:
     """What `srj check` found.
 
@@ -74,6 +91,7 @@ class Report:
         rows: the database's estimate of the table's rows, or None.
         rows_per_key: estimated rows of a key.
         round_trips: one for each batch size for which the table has enough keys.
+        cost: what lookups cost by their size, or None where there were fewer than two sizes.
         warnings: one sentence each.
         sql: the lookup statement.
     """
@@ -87,6 +105,7 @@ class Report:
     rows: int | None
     rows_per_key: float
     round_trips: tuple[RoundTrip, ...]
+    cost: Cost | None
     warnings: tuple[str, ...]
     sql: str
 
@@ -134,6 +153,7 @@ async def _check(table: Table, key: tuple[str, ...], timeout: float, progress: C
         rows=description.rows,
         rows_per_key=description.rows_per_key,
         round_trips=round_trips,
+        cost=_cost(round_trips, timeout),
         warnings=(*description.warnings, *_sampling_warnings(len(keys[0]))),
         sql=description.sql,
     )
@@ -163,6 +183,17 @@ async def _round_trip(connection: Connection, keys: tuple[pa.Array, ...], size: 
         seconds.append(time.perf_counter() - start)
         rows = len(answer.ordinals)
     return RoundTrip(size, rows, round(statistics.median(seconds) * 1e3, 3), len(seconds))
+
+
+def _cost(round_trips: tuple[RoundTrip, ...], timeout: float) -> Cost | None:
+    if len(round_trips) < 2:
+        return None
+    batching = Batching(Limits.of(Batch(), timeout))
+    for trip in round_trips:
+        for _ in range(trip.rounds):
+            batching.model.observe(trip.keys, trip.milliseconds / 1e3, is_steady=False)
+    line = batching.model.line()
+    return None if line is None else Cost(round(line.fixed * 1e3, 3), round(line.each * 1e6, 3), batching.best_size)
 
 
 def _window(keys: tuple[pa.Array, ...], number: int, size: int) -> tuple[pa.Array, ...]:
@@ -205,6 +236,12 @@ def show(report: Report, console: Console) -> None:
     console.print(_columns_grid(report))
     if report.round_trips:
         console.print(_round_trips_grid(report))
+    if report.cost is not None:
+        console.print(
+            f"By these a lookup takes {report.cost.milliseconds:,.2f} ms and {report.cost.microseconds_per_key:,.1f} µs a key: "
+            f'with batch="auto" srj would ask {report.cost.batch_size:,} keys at a time.',
+            soft_wrap=True,
+        )
     for warning in report.warnings:
         console.print(f"[yellow]warning:[/] {escape(warning)}", soft_wrap=True)
 

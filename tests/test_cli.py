@@ -55,13 +55,19 @@ def test_check_as_json_holds_all_that_a_script_needs(shop: servers.Server) -> No
     assert report["server"].startswith(("PostgreSQL ", "MariaDB ", "MySQL "))
     assert [trip["keys"] for trip in report["round_trips"]] == list(BATCH_SIZES)
     assert all(trip["rows"] == trip["keys"] and trip["milliseconds"] > 0 for trip in report["round_trips"])
+    cost, (*_, largest) = report["cost"], report["round_trips"]
+    assert 100 <= cost["batch_size"] <= 10_000
+    by_the_line = cost["milliseconds"] + largest["keys"] * cost["microseconds_per_key"] / 1e3
+    assert by_the_line == pytest.approx(largest["milliseconds"], rel=0.5)
 
 
 def test_check_for_people_shows_the_same(shop: servers.Server) -> None:
     """A table of columns and one of lookups."""
     shown = check(shop, "cli_products", "--key", "id").stdout
-    for text in ("cli_products", "key is unique", "yes", "decimal(10,2)", "median ms", "1,000"):
+    for text in ("key is unique", "yes", "decimal(10,2)", "median ms", "1,000", "By these a lookup takes", "keys at a time"):
         assert text in shown
+    # Nobody looks at a pipe, so the lines in it are whole.
+    assert f"{shop.kind}://{shop.user}:***@{shop.host}:{shop.port}/{shop.database}#cli_products" in shown
 
 
 @pytest.mark.parametrize("key", [["--key", "a", "--key", "b"], ["--key", "a,b"], ["-k", '"a", b']])
@@ -88,6 +94,7 @@ def test_an_empty_table_is_described_with_a_warning(shop: servers.Server) -> Non
     """There is no key to look up."""
     report = check_json(shop, "cli_empty", "--key", "id")
     assert report["round_trips"] == []
+    assert report["cost"] is None
     assert any("no row with a key" in warning for warning in report["warnings"])
 
 

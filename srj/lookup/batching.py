@@ -113,6 +113,13 @@ class Batching:
             best = min(best, line.within(limits.seconds))
         return max(1, min(int(max(min(best, limits.most), limits.least)), most))
 
+    @property
+    def best_size(self) -> int:
+        """The size at which lookups are cheapest, or nearly, by what is known; rows may make it smaller."""
+        limits, line = self._limits, self.model.line()
+        most = limits.most if line is None else min(limits.most, line.within(limits.seconds))
+        return max(1, int(max(min(self._best(line, 0, 0), most), limits.least)))
+
     @staticmethod
     def _best(line: Line | None, waiting: int, idle: int) -> float:
         """The size at which lookups are cheapest, or nearly; smaller where connections would be idle."""
