@@ -95,6 +95,15 @@ def test_another_process_goes_on_with_what_one_has_learned() -> None:
     assert rate(other) >= 1.5 * rate(first)
 
 
+@pytest.mark.parametrize("garbage", [math.nan, math.inf, -1.0, 1e300])
+def test_a_model_of_nonsense_is_made_anew(garbage: float) -> None:
+    """A map may hold anything after its disk has failed."""
+    batching = Batching(AUTO, np.full(Batching.WORDS, garbage))
+    assert 1 <= batching.in_flight <= 8
+    landed = run(lambda _: Model(), batching, 350, seed=1)
+    assert rate(landed[150:]) >= 0.7 * best_rate(Model())
+
+
 def test_the_line_is_found_through_noise_and_outliers() -> None:
     """One lookup in twenty takes ten times as long."""
     generator = np.random.default_rng(3)

@@ -70,6 +70,7 @@ class Batching:
 
     def __init__(self, limits: Limits, memory: npt.NDArray[np.float64] | None = None) -> None:
         self._limits = limits
+        self._is_fixed = limits.least == limits.most and limits.least_in_flight == limits.most_in_flight
         memory = np.zeros(self.WORDS) if memory is None else memory
         self.model, self._shared = CostModel(memory[:-1]), memory[-1:]
         self._filled = 0
@@ -87,8 +88,8 @@ class Batching:
     @property
     def in_flight(self) -> int:
         """Lookups to be sent at a time."""
-        now = int(self._shared[0])
-        return min(max(now, self._limits.least_in_flight), self._limits.most_in_flight)
+        # In this order, whatever stands in the map, NaN included.
+        return int(min(self._limits.most_in_flight, max(self._limits.least_in_flight, float(self._shared[0]))))
 
     def size(self, most: int, waiting: int = 0, idle: int = 0) -> int:
         """Keys to be put into the next lookup.
@@ -100,7 +101,7 @@ class Batching:
         """
         limits = self._limits
         if limits.least == limits.most:
-            return max(1, min(limits.most, most))
+            return min(limits.most, most)
         line = self.model.line() if self.model.is_known else None
         self._filled += 1
         if self._filled % (_PROBE_EVERY if self.model.is_sure else _FIRST_PROBE_EVERY) == 1:
@@ -140,7 +141,7 @@ class Batching:
             flying: lookups under way when it was sent, itself included.
             is_busy: whether more were waiting to be sent.
         """
-        if not keys:
+        if not keys or self._is_fixed:
             return
         self._unsteady = max(0, self._unsteady - 1)
         is_change = self.model.observe(keys, seconds, is_steady=not self._unsteady and flying == self.in_flight)

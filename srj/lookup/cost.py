@@ -19,6 +19,7 @@ _SIZES = 18  # classes of sizes, by powers of two: up to 2**17 keys
 _MEMORY = 8.0  # lookups of a class that count at a time
 _FORGET = 0.98  # what all classes keep of their weight with each lookup of any class
 _FORGOTTEN = 0.3  # a class with less weight is not looked at
+_NONSENSE = 1e9  # keys and seconds beyond are none
 _SURE = 5.0  # weight of all classes from which on the line is believed
 _OUTLIER = 3.0  # a lookup that takes so many times what is expected counts as that many times
 _CHANGE = 2.0  # and one that takes so many times as long, or as short, is a sign of another regime
@@ -78,6 +79,8 @@ class CostModel:
 
     def __init__(self, memory: F64 | None = None) -> None:
         memory = np.zeros(self.WORDS) if memory is None else memory
+        if not ((memory >= 0) & (memory <= _NONSENSE)).all():
+            memory[:] = 0.0  # whatever that was
         self._classes = memory[:-2].reshape(_SIZES, 3)  # weight, keys, seconds
         self._latest = memory[-2:]  # the latest line through several classes
         self._signs = 0
@@ -131,8 +134,13 @@ class CostModel:
         if len(known) == 1:
             scale = float(seconds[0]) / before(float(keys[0])) if any(before) else 0.0
             return Line(before.fixed * scale, before.each * scale) if scale else Line(0.0, float(seconds[0] / keys[0]))
-        shape = np.stack([weights, weights * keys], axis=1)
-        fixed, each = np.linalg.lstsq(shape, weights * seconds, rcond=None)[0].tolist()
+        # Weighted least squares of fixed + each * keys.
+        weights = weights**2
+        total, of_keys, of_squares = weights.sum(), weights @ keys, weights @ keys**2
+        of_seconds, of_products = weights @ seconds, weights @ (keys * seconds)
+        spread = total * of_squares - of_keys**2
+        each = float((total * of_products - of_keys * of_seconds) / spread) if spread > 0 else 0.0
+        fixed = float((of_seconds - each * of_keys) / total)
         if each < 0:
             fixed, each = float(np.average(seconds, weights=known[:, 0])), 0.0
         elif fixed < 0:
