@@ -84,6 +84,20 @@ def test_the_metrics_of_the_waiting_queue() -> None:
         assert [getattr(operator.metrics, name) for name in LARGEST] == [0, 0, 0, 0]
 
 
+@pytest.mark.parametrize(("order", "seconds"), [(Disorder(max=1), 0.0), ("any", 20.0)])
+def test_a_lookup_is_not_filled_further_while_rows_are_pinned_by_it(order: Order, seconds: float) -> None:
+    """Where none of its rows is held back by the order, a miss waits as long as it may for others to be asked with it."""
+    time = VirtualTime()
+    asked_at: list[float] = []
+    database = Scripted({1: ["one"], 2: ["two"]}, delay=lambda _: asked_at.append(time.now) or 0.5)
+    with closing(time.engine(database, batch=Batch(size=1000, in_flight=1, max_wait="20 s"))) as engine:
+        list(time.operator(engine).out_of_order(arrowed([[1]]), ArrowRows()))
+        started = time.now
+        batches = time.between(arrowed([[2, 1, 1, 1], [1]]), [0.0, 100.0])
+        assert sum(len(one.arrivals) for one in time.operator(engine).out_of_order(batches, ArrowRows(), order)) == 5
+    assert asked_at[1] - started == pytest.approx(seconds)
+
+
 def test_what_waits_is_bounded_as_it_is_held() -> None:
     """Large rows behind one slow lookup, each in a batch whose other rows have left: input stops when the bound is reached."""
     time = VirtualTime()

@@ -162,6 +162,11 @@ class Engine:
             if not self._is_closed:
                 self._fetcher.flush()
 
+    def hurry(self) -> None:
+        """Send what is being collected if it can be sent at once: rows that could leave are waiting for others."""
+        if self._fetcher.is_filling_idly:
+            self.flush()
+
     @property
     def is_alive(self) -> bool:
         """Whether flights can land."""

@@ -144,6 +144,11 @@ class Fetcher:
             self._seal(self._filling)
 
     @property
+    def is_filling_idly(self) -> bool:
+        """Whether a flight is being filled that could be sent now."""
+        return self._filling is not None and self._flying + len(self._ready) < self._batching.in_flight
+
+    @property
     def is_alive(self) -> bool:
         """Whether the batch thread runs; when it does not, nothing in flight will ever land."""
         return self._thread.is_alive()

@@ -143,6 +143,8 @@ class Operator:
             for flight in landed:  # this batch may have joined them
                 buffer.land(flight)
             yield from self._leaving(buffer)
+            if buffer.pinned:
+                self._engine.hurry()
             while buffer and self._is_full(buffer.nbytes):
                 if buffer.nbytes > self._waiting_bytes:
                     self._engine.flush()  # it may all wait for one flight that is still being filled
