@@ -160,14 +160,18 @@ def test_rows_of_many_small_batches_keep_their_own_matches(order: Order, bare: b
     """Of several lookups that land one after the other, with and without columns; and their event times."""
     time = VirtualTime()
     keys = [[number % 150, number % 7, number] for number in range(300)]
-    database = Scripted({key: ["row"] * (key % 3) for key in range(300)}, delay=lambda number: 0.1 + number % 3, bare=bare)
+    database = Scripted({key: [f"of {key}"] * (key % 3) for key in range(300)}, delay=lambda number: 0.1 + number % 3, bare=bare)
     found, pending = {}, dict(enumerate(number for batch in keys for number in batch))
     with closing(time.engine(database, batch=Batch(size=30, in_flight=8, latency="1 ms"))) as engine:
         batches = time.between(arrowed(keys, time=keys), [0.01] * len(keys))
         for leaving in time.operator(engine).out_of_order(batches, ArrowRows(), order):
             assert leaving.times is not None
             assert leaving.times.tolist() == leaving.rows["time"].to_pylist()
-            found.update(zip(leaving.rows["row"].to_pylist(), leaving.joined.counts.tolist(), strict=True))
+            rows = leaving.rows["row"].to_pylist()
+            found.update(zip(rows, leaving.joined.counts.tolist(), strict=True))
+            if not bare:
+                positions, values = leaving.joined.inner()
+                assert values["value"].to_pylist() == [f"of {keys[rows[at] // 3][rows[at] % 3]}" for at in positions.tolist()]
             for row, since in zip(leaving.arrivals.tolist(), leaving.pending_since().tolist(), strict=True):
                 del pending[row]
                 assert since == NEVER or since in pending.values()
