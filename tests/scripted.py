@@ -36,6 +36,7 @@ class Scripted:
         delay: seconds that the n-th lookup takes.
         fault: the error that the n-th lookup raises, or None.
         asked: the keys of every lookup that was sent, failed ones included.
+        bare: whether rows come without columns, as where only existence is asked.
         refuses, attempts: whether no connection is accepted; how often one was asked for.
         open, most_open: connections now, and at most at a time.
     """
@@ -45,6 +46,7 @@ class Scripted:
     fault: Callable[[int], Exception | None] = lambda _: None
     asked: list[list[Any]] = field(default_factory=list)
     open: int = 0
+    bare: bool = False
     refuses: bool = False
     attempts: int = 0
     most_open: int = 0
@@ -82,7 +84,8 @@ class ScriptedConnection:
         rows = self.database.rows_at(number)
         found = [(ordinal, text) for ordinal, value in enumerate(values) for text in rows.get(value, [])]
         ordinals = np.array([ordinal for ordinal, _ in found], np.int64)
-        return Answer(ordinals, pa.record_batch({"value": pa.array([text for _, text in found], pa.string())}))
+        found_rows = pa.record_batch({"value": pa.array([text for _, text in found], pa.string())})
+        return Answer(ordinals, found_rows.select([]) if self.database.bare else found_rows)
 
     def is_usable(self) -> bool:
         """Always."""
@@ -105,7 +108,7 @@ def scripted_engine(
     """An engine over a scripted database with an integer key, or one of another type."""
     question = Question(DatabaseUrl.parse("postgresql://localhost/scripted"), ("scripted",), ("id",))
     key = (KeyColumn("id", '"id"', str(key_type), key_type, "int8"),)
-    columns = (Column("value", '"value"', "text", pa.string(), 16),)
+    columns = () if database.bare else (Column("value", '"value"', "text", pa.string(), 16),)
     description = Description("scripted", key, columns, "SELECT", unique, "index", rows_per_key=2.0)
     typed: Options = {"cache": "1 MB", **options}  # type: ignore[typeddict-item]  # a test's free choice of options
     settings = parse_options(typed)

@@ -170,6 +170,31 @@ def test_a_batch_takes_no_longer_because_many_wait(order: Order) -> None:
     assert late < 4 * early
 
 
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("order", ["any", Disorder(max=7), Windows(10)], ids=repr)
+def test_rows_of_many_small_batches_keep_their_own_matches(order: Order, bare: bool) -> None:
+    """Of several lookups that land one after the other, with and without columns; and their event times."""
+    time = VirtualTime()
+    keys = [[number % 150, number % 7, number] for number in range(300)]
+    database = Scripted({key: [f"of {key}"] * (key % 3) for key in range(300)}, delay=lambda number: 0.1 + number % 3, bare=bare)
+    found, pending = {}, dict(enumerate(number for batch in keys for number in batch))
+    with closing(time.engine(database, batch=Batch(size=30, in_flight=8, latency="1 ms"))) as engine:
+        batches = time.between(arrowed(keys, time=keys), [0.01] * len(keys))
+        for leaving in time.operator(engine).out_of_order(batches, ArrowRows(), order):
+            assert leaving.times is not None
+            assert leaving.times.tolist() == leaving.rows["time"].to_pylist()
+            rows = leaving.rows["row"].to_pylist()
+            found.update(zip(rows, leaving.joined.counts.tolist(), strict=True))
+            if not bare:
+                positions, values = leaving.joined.inner()
+                assert values["value"].to_pylist() == [f"of {keys[rows[at] // 3][rows[at] % 3]}" for at in positions.tolist()]
+            for row, since in zip(leaving.arrivals.tolist(), leaving.pending_since().tolist(), strict=True):
+                del pending[row]
+                assert since == NEVER or since in pending.values()
+    assert not pending
+    assert found == {row: key % 3 for row, key in enumerate(key for batch in keys for key in batch)}
+
+
 def test_a_row_whose_key_was_asked_anew_stays_behind_the_one_that_waits_for_the_old_lookup() -> None:
     """A lookup too old to join is overtaken by a fast one for the same key."""
     time = VirtualTime()

@@ -108,12 +108,11 @@ def test_rows_leave_within_the_constraint_with_their_own_matches(spark: SparkSes
 
 @pytest.mark.parametrize("how", ["inner", "semi", "anti"])
 def test_order_is_restored_where_rows_were_dropped(spark: SparkSession, far: Table, files: Path, how: str) -> None:
-    """By the join itself, and by a filter after it; through pandas too, and in so small batches that many wait at a time."""
+    """By the join itself, and by a filter after it; through pandas too."""
     form = enrich_in_pandas if how == "inner" else srj_enrich
     frame = form(
         _read(spark, files), far, "k", how=how, order=Disorder(max=200), punctuate=True, batch=BATCH, ttl=500.0, cache="1 MB"
     )
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 10)
     numbers = [row["n"] for row in restore_order(frame.where("n % 3 <> 0")).collect()]
     per_row = {"inner": lambda n: _key(n) % 3, "semi": lambda n: _key(n) % 3 > 0, "anti": lambda n: _key(n) % 3 == 0}[how]
     assert numbers == [n for n in range(FILES * ROWS) if n % 3 for _ in range(int(per_row(n)))]
