@@ -178,7 +178,7 @@ def test_rows_of_many_small_batches_keep_their_own_matches(order: Order, bare: b
     keys = [[number % 150, number % 7, number] for number in range(300)]
     database = Scripted({key: [f"of {key}"] * (key % 3) for key in range(300)}, delay=lambda number: 0.1 + number % 3, bare=bare)
     found, pending = {}, dict(enumerate(number for batch in keys for number in batch))
-    with closing(time.engine(database, batch=Batch(size=30, in_flight=8, latency="1 ms"))) as engine:
+    with closing(time.engine(database, batch=Batch(size=30, in_flight=8, max_wait="1 ms"))) as engine:
         batches = time.between(arrowed(keys, time=keys), [0.01] * len(keys))
         for leaving in time.operator(engine).out_of_order(batches, ArrowRows(), order):
             assert leaving.times is not None
