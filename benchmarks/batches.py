@@ -146,6 +146,7 @@ class Stream:
     def __init__(self, spec: LookupSpec) -> None:
         self._rows = ROWS[spec.question.name[-1]]
         self.engine = Engine(spec)
+        self._operator = Operator(self.engine)
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -156,6 +157,12 @@ class Stream:
         self.engine.close()
         self._thread.join(30)
         time.sleep(0.5)  # the server counts a connection for a moment after it was closed
+
+    def wait(self, lookups: int) -> None:
+        """Until so many more have been answered."""
+        end = self._operator.metrics.batches + lookups
+        while self._operator.metrics.batches < end:
+            time.sleep(0.005)
 
     def rate(self, seconds: float) -> float:
         """Keys a second that are answered from now on."""
@@ -168,7 +175,7 @@ class Stream:
 
     def _run(self) -> None:
         try:
-            for _ in Operator(self.engine).in_order(keys_of(self._rows)):
+            for _ in self._operator.in_order(keys_of(self._rows)):
                 if self._is_over.is_set():
                     return
         except DatabaseError:
@@ -213,6 +220,28 @@ def sweep(server: Server, regime: Regime, seconds: float, report: Callable[[str]
         "auto": found,
         "ratios": ratios,
     }
+
+
+def follow(server: Server, best: dict[str, tuple[int, int]], seconds: float) -> list[dict[str, Any]]:
+    """Auto from regime a to c and back in mid-stream, from the 50th lookup after each change, against the best cell of each."""
+    results = []
+    table = REGIMES[0]
+    with delayed(server.host, server.port, 0.0) as proxy:
+        spec = spec_for(server.url.replace(f":{server.port}/", f":{proxy.port}/"), table, Batch())
+        for _ in range(PAIRS):
+            with closing(Stream(spec)) as stream:
+                time.sleep(SETTLING)
+                rates = {}
+                for letter, delay in (("c", REGIMES[2].seconds), ("a", 0.0)):
+                    proxy.seconds = delay
+                    stream.wait(50)
+                    rates[letter] = stream.rate(seconds)
+            for letter, delay in (("c", REGIMES[2].seconds), ("a", 0.0)):
+                proxy.seconds = delay
+                size, flights = best[letter]
+                theirs = throughput(with_batch(spec, Batch(size=size, in_flight=flights)), 2 * seconds, seconds)
+                results.append({"to": letter, "ratio": rates[letter] / theirs})
+    return results
 
 
 def with_batch(spec: LookupSpec, batch: Batch) -> LookupSpec:
@@ -294,6 +323,16 @@ def main(
                 if regime.letter in only:
                     results.append(sweep(server, regime, seconds, status.update))
                     console.print(markdown(results[-1:]).splitlines()[-1], soft_wrap=True)
+            best = {one["regime"]: one["best"] for one in results if one["server"] == server.kind}
+            if {"a", "c"} <= best.keys():
+                status.update(f"{server.kind}: a change in mid-stream")
+                followed = follow(server, best, seconds)
+                for letter in "ca":
+                    found = [one["ratio"] for one in followed if one["to"] == letter]
+                    console.print(
+                        f"{NAMES[server.kind]}, 50 lookups after the change to ({letter}): {median(found):.2f} "
+                        f"({min(found):.2f} to {max(found):.2f}) of the best cell"
+                    )
     console.print(markdown(results), soft_wrap=True)
     draw(results, output)
     output.with_suffix(".json").write_text(json.dumps(results, indent=1))
