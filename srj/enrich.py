@@ -76,7 +76,7 @@ def srj_enrich(
               makes a `cachetools.Cache` for each worker.
             * ``ttl`` (``"10 min"``), ``missing_ttl`` (``"1 min"``): how long a row, or the fact that a key has none, may be
               served, counted from the start of its lookup; None: for ever.
-            * ``batch``: ``"auto"`` (default), most keys in a lookup, or a `Batch`.
+            * ``batch``: ``"auto"`` (default), most keys in a lookup, a range of them ``(least, most)``, or a `Batch`.
             * ``connect_timeout`` (``"10 s"``), ``lookup_timeout`` (``"30 s"``), ``retries`` (3, after a failed connection).
             * ``metrics``: True (default) observes hits, misses, lookups and more, in each micro-batch's ``observedMetrics``.
             * ``config``: a TOML file with these names; arguments win.

@@ -97,8 +97,8 @@ class Batch:
         connections: that all Python workers of an executor together have open to this database. Where several joins ask the same
             database as the same user, these are counted together, and each keeps to its own bound.
         max_wait: how long a missing key may wait for its batch to fill while the stream goes on.
-        latency: a goal for the time from sending a lookup to its answer, which bounds the sizes that srj chooses; None: a quarter
-            of ``lookup_timeout``.
+        latency: a goal for the time from sending a lookup to its answer, which bounds the sizes that srj chooses; at most, and for
+            None, a quarter of ``lookup_timeout``.
 
     Example:
         >>> Batch(size=300, in_flight=2)
@@ -114,7 +114,9 @@ class Batch:
     def __post_init__(self) -> None:
         if isinstance(self.size, (tuple, list)):
             if len(self.size) != 2 or [whole_number("batch size", size, 1, _MOST_KEYS) for size in self.size] != sorted(self.size):
-                raise RequestError(f"expected a range of batch sizes as (least, most), got {shown(self.size)}")
+                raise RequestError(
+                    f"expected a range of batch sizes as (least, most), got {shown(self.size)}; write for example (100, 5000)"
+                )
             object.__setattr__(self, "size", tuple(self.size))  # TOML has lists
         elif not (isinstance(self.size, str) and self.size == "auto"):
             whole_number("batch size", self.size, 1, _MOST_KEYS)

@@ -1,4 +1,4 @@
-"""The size of batches and the number in flight, against a simulated database; tests with real ones are in benchmarks/batches.py."""
+"""The size of batches and the number in flight, against a simulated database; benchmarks/batches.py measures with real ones."""
 
 from __future__ import annotations
 
@@ -144,13 +144,14 @@ def test_the_formulas_give_what_was_computed_by_hand() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"size": (5, 2)}, r"expected a range of batch sizes as \(least, most\), got \(5, 2\)"),
+        ({"size": (5, 2)}, r"expected a range of batch sizes as \(least, most\), got \(5, 2\); write for example \(100, 5000\)"),
         ({"size": (5,)}, r"expected a range of batch sizes as \(least, most\), got \(5,\)"),
         ({"size": (0, 5)}, "expected batch size as a whole number from 1 to 100000, got 0"),
         ({"in_flight": "many"}, "expected in_flight as a whole number from 1 to 64, got 'many'"),
         ({"in_flight": 9}, "expected in_flight of at most connections=8, which all workers of an executor share, got 9"),
         ({"connections": 0}, "expected connections as a whole number from 1 to 10000, got 0"),
         ({"latency": "soon"}, "expected latency as a duration"),
+        ({"max_wait": None}, "expected max_wait as a duration, got None, which would wait for ever; write for example '20 ms'"),
     ],
 )
 def test_mistakes_are_told(given: dict[str, object], message: str) -> None:

@@ -6,6 +6,8 @@ import os
 import pickle
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,6 +21,7 @@ from srj.lookup.slots import Slots
 from srj.table import DatabaseUrl
 from tests.delay_proxy import DelayProxy, delayed
 from tests.ground import Ground, spec_of
+from tests.scripted import Scripted, scripted_engine
 from tests.shared_map import PROCESSES
 
 if TYPE_CHECKING:
@@ -46,12 +49,13 @@ def ground(postgres_ground: Ground) -> Iterator[Ground]:
     postgres_ground.sql("DROP TABLE sevens")
 
 
-def work(folder: Path, password: str, payload: bytes, first: int, results: Any) -> None:
-    """A worker: an engine in this executor's folder, and keys of its own."""
+def work(folder: Path, password: str, payload: bytes, first: int, start: Any, results: Any) -> None:
+    """A worker: an engine in this executor's folder, and keys of its own; all of them start together."""
     os.environ |= {"SPARK_LOCAL_DIRS": str(folder), "SRJ_TEST_PASSWORD": password}
     engine = Engine(pickle.loads(payload), shared_as="one")  # noqa: S301  the test's own
     keys = list(range(first, first + KEYS))
     batches = [(pa.array(keys[start : start + 100], pa.int32()),) for start in range(0, KEYS, 100)]
+    start.wait(60)
     found = [joined.outer()[1]["v"].to_pylist() for joined in Operator(engine).in_order(batches)]
     is_right = [value for values in found for value in values] == [7 * key for key in keys]
     results.put((first, is_right))
@@ -68,9 +72,10 @@ def test_no_more_connections_than_the_bound_over_all_workers(
     url = ground.url.replace(f":{password}@", ":${SRJ_TEST_PASSWORD}@").replace(f":{ground.server.port}/", f":{proxy.port}/")
     batch = Batch(size=20, in_flight="auto", connections=bound)
     payload = pickle.dumps(spec_of(url, "sevens", "id", batch=batch))
-    results = PROCESSES.Queue()
+    results, start = PROCESSES.Queue(), PROCESSES.Barrier(WORKERS)
     workers = [
-        PROCESSES.Process(target=work, args=(tmp_path, password, payload, 1 + KEYS * number, results)) for number in range(WORKERS)
+        PROCESSES.Process(target=work, args=(tmp_path, password, payload, 1 + KEYS * number, start, results))
+        for number in range(WORKERS)
     ]
     for worker in workers:
         worker.start()
@@ -86,8 +91,8 @@ def test_no_more_connections_than_the_bound_over_all_workers(
     assert killed
     answers = dict(results.get(timeout=5) for _ in range(WORKERS - 1))
     assert answers == {1 + KEYS * number: True for number in range(1, WORKERS)}
-    # A killed worker's connection is the server's for a moment longer.
-    assert sum(count > bound for count in seen) <= 2
+    # A connection that was closed, or whose worker was killed, is the server's for a moment longer.
+    assert sum(count > bound for count in seen) <= max(2, len(seen) // 20)
     assert max(seen) >= bound
 
 
@@ -117,6 +122,18 @@ def test_who_has_none_is_seen_by_those_who_have(tmp_path: Path) -> None:
     assert not rich.is_wanted
 
 
+def test_who_waits_goes_before_who_has_just_given_its_only_one_back(tmp_path: Path) -> None:
+    """And then it is the other's turn to wait."""
+    one, other = Slots(tmp_path, URL, 1), Slots(tmp_path, URL, 1)
+    assert [one.take(), other.take()] == [0, None]
+    one.give_back(0)
+    assert one.take() is None
+    assert other.take() == 0
+    assert other.is_wanted
+    other.give_back(0)
+    assert one.take() == 0
+
+
 def test_other_databases_and_processes_without_a_folder_have_slots_of_their_own(tmp_path: Path) -> None:
     """A bound is one server's, database's and user's."""
     elsewhere = DatabaseUrl.parse("postgresql://me@there/there")
@@ -134,10 +151,41 @@ def test_a_worker_that_never_gets_a_connection_says_so(ground: Ground, tmp_path:
     assert holder.take() == 0
     engine = Engine(spec, shared_as="one")
     with pytest.raises(
-        ConnectionFailedError, match=r"expected a connection to be free within 0\.3 s, got all in use by other workers"
+        ConnectionFailedError, match=r"expected a connection to be free within 0\.3 s, got all in use by other lookups"
     ):
         list(Operator(engine).in_order([(pa.array([1], pa.int32()),)]))
+    assert not holder.is_wanted, "nobody waits any more"
     holder.close()
     (joined,) = Operator(engine).in_order([(pa.array([1], pa.int32()),)])
     assert joined.outer()[1]["v"].to_pylist() == [7]
     engine.close()
+
+
+def test_the_only_connection_is_given_to_who_has_none_when_it_idles_or_has_been_used_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long before it would be closed for idling; and a worker that always has something to ask keeps it for a turn."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    database = Scripted({key: [str(key)] for key in range(1000)}, delay=lambda _: 0.02)
+    options: dict[str, Any] = {"batch": Batch(size=1, in_flight=1, connections=1), "connect_timeout": 10.0, "lookup_timeout": 10.0}
+    with ExitStack() as stack:
+        one, other = (
+            stack.enter_context(closing(scripted_engine(database, shared_as=name, **options))) for name in ("one", "other")
+        )
+        assert values(one, [1]) == ["1"]
+        assert values(other, [2]) == ["2"]  # one idles
+        ahead = Operator(one).in_order((pa.array([key], pa.int64()),) for key in range(3, 1000))
+        next(ahead)
+        assert database.most_open == 1
+        taken = ThreadPoolExecutor(1).submit(values, other, [2, 1001])
+        while not taken.done():
+            next(ahead)
+        assert taken.result() == ["2", None]
+        assert next(ahead, None) is not None, "the other did not wait for all of them"
+        assert database.most_open == 1
+
+
+def values(engine: Engine, keys: list[int]) -> list[Any]:
+    """What the keys are joined with."""
+    (joined,) = Operator(engine).in_order([(pa.array(keys, pa.int64()),)])
+    return joined.outer()[1]["value"].to_pylist()

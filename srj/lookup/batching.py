@@ -1,8 +1,8 @@
 """How many keys go into a lookup, and how many lookups are sent at a time: as the user says, or as their costs tell.
 
 The size comes from the cost model: the smallest at which a key costs hardly more than in an endless batch, within the limits. The
-number in flight is tried out, for what a database does with several lookups at a time no line tells: twice as many are kept where
-they answer more keys a second, half as many where those answer as many. A trial takes a few lookups, and comes ever less often.
+number in flight is tried out, for what a database does with several lookups at a time no line tells: twice as many, or half as
+many, are kept where they answer more keys a second. A trial takes a few lookups, and comes ever less often.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SAME = 1.5  # sizes that differ by no more are as good as equal
 _SHARE_OF_TIMEOUT = 0.25
 _WINDOW = 8  # lookups that tell how fast a number in flight is, at least; four a connection
 _BETTER = 1.04  # times as many keys a second make up for twice as many connections
-_AS_GOOD = 1.03  # and so many times as many for half as many: both are noise otherwise
+_BETTER_WITH_FEWER = 1.03  # and so many times as many are a reason for half as many; less, in either case, may be noise
 _REST = 8  # windows until the next trial; twice as many after each that changed nothing
 _LONGEST_REST = 64
 
@@ -160,7 +160,7 @@ class Batching:
             self._trials.disturb()
 
     def refused(self, flying: int) -> None:
-        """The database takes no more connections than these."""
+        """No more connections than these can be had: the database takes no more, or other workers have the rest."""
         self._shared[0] = max(1, min(flying, self._limits.most_in_flight))
         self._trials.rest()
 
@@ -220,7 +220,7 @@ class _Trials:
 
     def _judge(self, now: int, found: float, before: int, rate: float) -> int:
         self._before = None
-        is_kept = found > rate * _BETTER if now > before else found >= rate * _AS_GOOD
+        is_kept = found > rate * _BETTER if now > before else found >= rate * _BETTER_WITH_FEWER
         if is_kept:
             # On in this direction at once.
             self._pauses, self._pause = _REST, 0

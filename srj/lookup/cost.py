@@ -123,7 +123,10 @@ class CostModel:
         self._classes[:, 0] = np.minimum(self._classes[:, 0], 1.0)
 
     def line(self) -> Line | None:
-        """The line; None before there was a lookup. While all have been of one size it is the one before, made higher or lower."""
+        """The line; None before there was a lookup. While all have been of one size it is the one before, made higher or lower.
+
+        One through several sizes is kept in the memory, to be the one before.
+        """
         known = self._classes[self._classes[:, 0] > _FORGOTTEN]
         before = Line(*self._latest.tolist())
         if not len(known):
@@ -162,7 +165,7 @@ class CostModel:
 
 
 def speedup(keys: int, miss: float, batch: float) -> float:
-    """r(k) = k C_miss / C_batch(k): how many times as fast a batch of k keys is as k lookups of one key (thesis, section 4.2).
+    """r(k) = k C_miss / C_batch(k): how many times as fast a batch of k keys is as k lookups of one key (thesis, 4.3.2.2).
 
     >>> speedup(100, miss=0.001, batch=0.005)
     20.0
@@ -173,7 +176,7 @@ def speedup(keys: int, miss: float, batch: float) -> float:
 def thesis_gain(keys: int, miss: float, batch: float, interval: float) -> float:
     """Seconds by which a missing row's mean wait is shorter in a batch of k than one by one, by the thesis's formula.
 
-    gain(k) = (k + 1) C_miss / 2 - k C_miss / r(k) - k I, where k C_miss / r(k) is C_batch(k) (thesis, section 4.2).
+    gain(k) = (k + 1) C_miss / 2 - k C_miss / r(k) - k I, where k C_miss / r(k) is C_batch(k) (thesis, 4.3.2.2).
 
     Args:
         keys: k.
@@ -187,7 +190,7 @@ def thesis_gain(keys: int, miss: float, batch: float, interval: float) -> float:
 
 
 def exact_gain(keys: int, miss: float, batch: float, interval: float) -> float:
-    """The same with the exact mean: the last row of a batch does not wait for another one, so its last term is (k - 1) I.
+    """The same with the exact means: of (i - 1) I and of (k - i) I for i from 1 to k, which make the last term (k - 1) I.
 
     >>> exact_gain(1, miss=0.010, batch=0.010, interval=0.001)  # a batch of one is no batch
     0.0

@@ -292,8 +292,8 @@ class Fetcher:
             raise
         finally:
             self._asking -= 1
-        self._batching.landed(len(flight), flight.seconds, landed, flying=asking, is_busy=bool(self._ready))
         self._pool.give_back(connection)
+        self._batching.landed(len(flight), flight.seconds, landed, flying=asking, is_busy=bool(self._ready))
         return answer
 
     def _start(self, work: Coroutine[None, None, None]) -> None:

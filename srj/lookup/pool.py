@@ -38,7 +38,7 @@ class Pool:
         slots: how many there may be.
         connect_timeout: seconds.
         patience: seconds to wait for a connection that others have.
-        on_crowded: called with the number that is open when there can't be one more.
+        on_crowded: called with the number that this worker has open when it can't have one more.
         start: runs a coroutine on its own.
         clock: seconds.
     """
@@ -81,8 +81,9 @@ class Pool:
                 if opened is not None:
                     return opened
             elif self._clock() > end:
+                self._slots.wait_no_longer()
                 raise ConnectionFailedError(
-                    f"expected a connection to be free within {self._patience:g} s, got all in use by other workers of this "
+                    f"expected a connection to be free within {self._patience:g} s, got all in use by other lookups of this "
                     "executor; let Batch(connections=…) be more, or give it fewer cores"
                 )
             if self._slot_of:

@@ -59,7 +59,11 @@ class Slots:
         _all.add(self)
 
     def take(self) -> int | None:
-        """A slot for a new connection; None while there is none."""
+        """A slot for a new connection; None while there is none, and once where others waited before for their first."""
+        if not self._held and self.is_wanted:
+            # Who has just given its only one back would else have it again before they look.
+            self._wait(waits=True)
+            return None
         for slot in range(self._most):
             if slot not in self._held and self._lock(slot):
                 self._held.add(slot)
@@ -68,6 +72,10 @@ class Slots:
         if not self._held:
             self._wait(waits=True)
         return None
+
+    def wait_no_longer(self) -> None:
+        """Who waited for its first connection has given up: others may keep theirs."""
+        self._wait(waits=False)
 
     def give_back(self, slot: int) -> None:
         """The connection is closed."""
