@@ -95,6 +95,18 @@ def test_another_process_goes_on_with_what_one_has_learned() -> None:
     assert rate(other) >= 1.5 * rate(first)
 
 
+def test_a_worker_that_gets_fewer_connections_leaves_the_others_theirs() -> None:
+    """And tries again some lookups later."""
+    memory = np.zeros(Batching.WORDS)
+    poor, rich = Batching(AUTO, memory), Batching(AUTO, memory)
+    memory[-1] = 7
+    poor.refused(2)
+    assert (poor.in_flight, rich.in_flight) == (2, 7)
+    for _ in range(150):
+        poor.landed(100, 0.01, 0.0, flying=1, is_busy=False)
+    assert (poor.in_flight, rich.in_flight) == (3, 7)
+
+
 @pytest.mark.parametrize("garbage", [math.nan, math.inf, -1.0, 1e300])
 def test_a_model_of_nonsense_is_made_anew(garbage: float) -> None:
     """A map may hold anything after its disk has failed."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from srj import Batch
-from srj.errors import ConnectionFailedError
+from srj.errors import LookupTimeoutError
 from srj.lookup.engine import Engine
 from srj.lookup.operator import Operator
 from srj.lookup.slots import Slots
@@ -145,13 +145,13 @@ def test_other_databases_and_processes_without_a_folder_have_slots_of_their_own(
 def test_a_worker_that_never_gets_a_connection_says_so(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lookups fail, in time, by a sentence."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    options = {"batch": Batch(connections=1), "connect_timeout": "200 ms", "lookup_timeout": "100 ms", "retries": 0}
+    options = {"batch": Batch(connections=1), "connect_timeout": "200 ms", "lookup_timeout": "100 ms"}
     spec = spec_of(ground.url, "sevens", "id", **options)
     holder = Slots(tmp_path / "srj", spec.question.url, 1)
     assert holder.take() == 0
     engine = Engine(spec, shared_as="one")
     with pytest.raises(
-        ConnectionFailedError, match=r"expected a connection to be free within 0\.3 s, got all in use by other lookups"
+        LookupTimeoutError, match=r"expected a connection to be free within 0\.3 s, got all in use by other lookups"
     ):
         list(Operator(engine).in_order([(pa.array([1], pa.int32()),)]))
     assert not holder.is_wanted, "nobody waits any more"

@@ -34,6 +34,7 @@ _BETTER = 1.04  # times as many keys a second make up for twice as many connecti
 _BETTER_WITH_FEWER = 1.03  # and so many times as many are a reason for half as many; less, in either case, may be noise
 _REST = 8  # windows until the next trial; twice as many after each that changed nothing
 _LONGEST_REST = 64
+_MORE_AFTER = 100  # lookups until one connection more is tried than could be had
 
 
 class Limits(NamedTuple):
@@ -73,6 +74,7 @@ class Batching:
         self._is_fixed = limits.least == limits.most and limits.least_in_flight == limits.most_in_flight
         memory = np.zeros(self.WORDS) if memory is None else memory
         self.model, self._shared = CostModel(memory[:-1]), memory[-1:]
+        self._ceiling, self._until_more = limits.most_in_flight, _MORE_AFTER
         self._filled = 0
         self._unsteady = 0  # lookups that may have been under way with another number of others
         self._usual = self._trial_size = 0.0  # the latest size, and the one with which the number in flight is tried out
@@ -89,7 +91,7 @@ class Batching:
     def in_flight(self) -> int:
         """Lookups to be sent at a time."""
         # In this order, whatever stands in the map, NaN included.
-        return int(min(self._limits.most_in_flight, max(self._limits.least_in_flight, float(self._shared[0]))))
+        return int(min(self._ceiling, self._limits.most_in_flight, max(self._limits.least_in_flight, float(self._shared[0]))))
 
     def size(self, most: int, waiting: int = 0, idle: int = 0) -> int:
         """Keys to be put into the next lookup.
@@ -141,6 +143,11 @@ class Batching:
             flying: lookups under way when it was sent, itself included.
             is_busy: whether more were waiting to be sent.
         """
+        if self._ceiling < self._limits.most_in_flight:
+            self._until_more -= 1
+            if not self._until_more:
+                self._ceiling, self._until_more = self._ceiling + 1, _MORE_AFTER
+                self._trials.most = self._ceiling
         if not keys or self._is_fixed:
             return
         self._unsteady = max(0, self._unsteady - 1)
@@ -149,7 +156,7 @@ class Batching:
         if is_change or not usual / _SAME <= self._trial_size <= usual * _SAME:
             # What was found before, or with other sizes, says nothing now.
             self._trial_size = usual
-            self._trials.begin()
+            self._trials.begin(soon=is_change)
         if is_busy and self.model.is_known and flying == self.in_flight and keys * _PROBES * _SAME >= usual:
             chosen = self._trials.next(flying, keys, now)
             if chosen != flying:
@@ -161,19 +168,20 @@ class Batching:
 
     def refused(self, flying: int) -> None:
         """No more connections than these can be had: the database takes no more, or other workers have the rest."""
-        self._shared[0] = max(1, min(flying, self._limits.most_in_flight))
-        self._trials.rest()
+        # For this process alone: others may have more.
+        self._ceiling, self._until_more = max(1, flying), _MORE_AFTER
+        self._trials.rest(self._ceiling)
 
 
 class _Trials:
     """Which number in flight is the fastest.
 
     Args:
-        least, most: of them.
+        least, most: of them; the second may change.
     """
 
     def __init__(self, least: int, most: int) -> None:
-        self._least, self._most = least, most
+        self._least, self.most = least, most
         self._landed: list[tuple[float, int]] = []  # when, and how many keys
         self._before: tuple[int, float] | None = None  # the number and its rate that the present one is compared with
         self._upwards = True
@@ -198,19 +206,20 @@ class _Trials:
         """There was not enough to do just now: what was counted tells nothing."""
         self._landed = []
 
-    def begin(self) -> None:
-        """Forget what was found, and try soon."""
-        self._before, self._landed, self._upwards = None, [], True
-        self._pause, self._pauses = 0, _REST
-
-    def rest(self) -> None:
-        """Try nothing for as long as it gets."""
+    def begin(self, *, soon: bool) -> None:
+        """Forget what was found, and perhaps try soon."""
         self._before, self._landed = None, []
+        if soon:
+            self._upwards, self._pause, self._pauses = True, 0, _REST
+
+    def rest(self, most: int) -> None:
+        """Try nothing for as long as it gets, and no more than these then."""
+        self.most, self._before, self._landed = most, None, []
         self._pause = self._pauses = _LONGEST_REST
 
     def _try(self, now: int, found: float) -> int:
         for _ in range(2):
-            other = min(2 * now, self._most) if self._upwards else max(now // 2, self._least)
+            other = min(2 * now, self.most) if self._upwards else max(now // 2, self._least)
             self._upwards = not self._upwards
             if other != now:
                 self._before = now, found

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from srj.errors import ConnectionFailedError
+from srj.errors import ConnectionFailedError, LookupTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -61,7 +61,7 @@ class Pool:
         self._on_crowded = on_crowded
         self._start = start
         self._clock = clock
-        self._slot_of: dict[int, int] = {}  # by the identity of each open connection
+        self._slot_of: dict[int, tuple[Connection, int]] = {}  # by the identity of each open connection
         self._idle: list[tuple[float, Connection]] = []  # since when
         self._since = 0.0  # when the first of those that are open was opened
         self._is_watched = False
@@ -82,7 +82,7 @@ class Pool:
                     return opened
             elif self._clock() > end:
                 self._slots.wait_no_longer()
-                raise ConnectionFailedError(
+                raise LookupTimeoutError(
                     f"expected a connection to be free within {self._patience:g} s, got all in use by other lookups of this "
                     "executor; let Batch(connections=…) be more, or give it fewer cores"
                 )
@@ -103,7 +103,7 @@ class Pool:
 
     async def drop(self, connection: Connection) -> None:
         """Close it."""
-        slot = self._slot_of.pop(id(connection))
+        _, slot = self._slot_of.pop(id(connection))
         try:
             await connection.close()
         finally:
@@ -121,8 +121,9 @@ class Pool:
         asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self.sweep)
 
     async def close(self) -> None:
-        """Close all that are idle, and hold no slot any more."""
-        await self.close_idle()
+        """Close all, when no flight has any, and hold no slot any more."""
+        self._idle.clear()
+        await asyncio.gather(*(self.drop(connection) for connection, _ in list(self._slot_of.values())))
         self._slots.close()
 
     async def _open(self, slot: int) -> Connection | None:
@@ -137,7 +138,7 @@ class Pool:
             raise
         if not self._slot_of:
             self._since = self._clock()
-        self._slot_of[id(connection)] = slot
+        self._slot_of[id(connection)] = connection, slot
         return connection
 
     def _watch(self) -> None:

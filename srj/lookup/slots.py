@@ -52,10 +52,7 @@ class Slots:
                     each.mkdir(mode=0o700, exist_ok=True)
                 self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             except OSError as error:
-                warnings.warn(
-                    f"expected to count this executor's connections in {folder}, got {error}; each worker opens up to {most} now",
-                    stacklevel=2,
-                )
+                self._count_alone(error)
         _all.add(self)
 
     def take(self) -> int | None:
@@ -94,7 +91,11 @@ class Slots:
         if self._descriptor < 0 or self._is_waiting:
             return False
         asked = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, _WANTED, 1, 0)
-        answer = fcntl.fcntl(self._descriptor, fcntl.F_OFD_GETLK, asked)
+        try:
+            answer = fcntl.fcntl(self._descriptor, fcntl.F_OFD_GETLK, asked)
+        except OSError as error:
+            self._count_alone(error)
+            return False
         return bool(struct.unpack("hhqqi0q", answer)[0] != fcntl.F_UNLCK)
 
     def close(self) -> None:
@@ -105,17 +106,32 @@ class Slots:
         self._held.clear()
 
     def _lock(self, slot: int) -> bool:
-        # Not beside each other, for the system would join them.
-        return self._descriptor < 0 or acquire(self._descriptor, fcntl.LOCK_EX, 0.0, 2 * slot)
+        try:
+            # Not beside each other, for the system would join them.
+            return self._descriptor < 0 or acquire(self._descriptor, fcntl.LOCK_EX, 0.0, 2 * slot)
+        except OSError as error:
+            self._count_alone(error)
+            return True
+
+    def _count_alone(self, error: OSError) -> None:
+        """Where the system has no locks, or no more of them."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
+        warnings.warn(
+            f"expected to count this executor's connections with its other workers, got {error}; each opens up to {self._most} now",
+            stacklevel=3,
+        )
 
     def _wait(self, *, waits: bool) -> None:
         if waits == self._is_waiting or self._descriptor < 0:
             return
         self._is_waiting = waits
-        if waits:
-            acquire(self._descriptor, fcntl.LOCK_SH, 0.0, _WANTED)
-        else:
-            release(self._descriptor, _WANTED)
+        with suppress(OSError):  # then nobody hears of it
+            if waits:
+                acquire(self._descriptor, fcntl.LOCK_SH, 0.0, _WANTED)
+            else:
+                release(self._descriptor, _WANTED)
 
 
 _all: WeakSet[Slots] = WeakSet()
