@@ -55,7 +55,7 @@ def check_key_type(stream: pa.DataType, key: KeyColumn, name: str) -> None:
         srj.errors.RequestError: expected a key that converts to the table's id (bigint) without loss, got order_id of \
 type string; write CAST(order_id AS BIGINT)
     """
-    if _is_lossless(stream, key):
+    if is_lossless(stream, key):
         return
     quoted = name if re.fullmatch(r"\w+(\.\w+)*", name) else f"`{name.replace('`', '``')}`"
     has_fractions = types.is_floating(stream) or types.is_decimal(stream)
@@ -133,7 +133,8 @@ def _is_bytes(arrow: pa.DataType) -> bool:
     )
 
 
-def _is_lossless(stream: pa.DataType, key: KeyColumn) -> bool:
+def is_lossless(stream: pa.DataType, key: KeyColumn) -> bool:
+    """Whether a stream column of this type converts to the key column's without loss, value by value or to nothing at all."""
     wanted = key.type
     if types.is_integer(wanted):
         lossless = types.is_integer(stream) or (types.is_decimal128(stream) and stream.scale == 0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from srj.databases.mysql_types import exact
+from srj.databases.mysql_types import exact, key_form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,10 +108,9 @@ def _derived(key: Sequence[KeyColumn]) -> list[str]:
 
 def _comparison(column: str, key: str, described: TableColumn) -> str:
     """Equality as the column's own type, character set and collation have it."""
-    if described.is_binary:
-        return f"{column} = UNHEX({key})"
-    if described.data_type in {"uuid", "inet4", "inet6"}:
-        return f"{column} = CAST({key} AS {described.data_type})"
+    form = key_form(described)
+    if form is not None and form.reading != "{}":
+        return f"{column} = {form.reading.format(key)}"
     if described.collation is None:
         return f"{column} = {key}"
     if described.charset == "utf8mb4":

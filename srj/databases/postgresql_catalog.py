@@ -42,7 +42,8 @@ WITH RECURSIVE typed(position, type, modifier, shown) AS (
     FROM typed d JOIN pg_type t ON t.oid = d.type WHERE t.typtype = 'd'
 )
 SELECT d.shown, d.modifier, t.typname::text AS name, t.typtype::text AS kind,
-       format_type(t.oid, NULL) AS sql, quote_ident(n.nspname) AS schema
+       format_type(t.oid, NULL) AS sql, quote_ident(n.nspname) AS schema,
+       EXISTS (SELECT FROM pg_type e WHERE e.typarray = t.oid) AS is_array
 FROM typed d JOIN pg_type t ON t.oid = d.type JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE t.typtype <> 'd' ORDER BY d.position
 """
@@ -130,7 +131,9 @@ async def base_types(connection: asyncpg.Connection, types: Sequence[tuple[int, 
     """The types of these (pg_type.oid, modifier), domains as what they are made of."""
     oids, modifiers = [oid for oid, _ in types], [modifier for _, modifier in types]
     rows = await connection.fetch(_TYPES, list(range(len(types))), oids, modifiers)
-    return [DbType(row["name"], row["kind"], row["modifier"], row["shown"], row["sql"], row["schema"]) for row in rows]
+    return [
+        DbType(row["name"], row["kind"], row["modifier"], row["shown"], row["sql"], row["schema"], row["is_array"]) for row in rows
+    ]
 
 
 async def unique_indexes(connection: asyncpg.Connection, relation: Relation) -> list[asyncpg.Record]:
