@@ -95,6 +95,39 @@ def _mysql(name: str, sql: str, values: tuple[Any, ...], *streams: pa.DataType, 
     return TypeCase(entry, sql, values, streams, **more)
 
 
+def _arrays() -> list[TypeCase]:
+    """Arrays of other cases' values: empty, of NULLs alone, and of some values between which NULLs stand."""
+    elements = {
+        "bool": (True, False),
+        "smallint": _wholes(16),
+        "int": _wholes(32),
+        "bigint": _wholes(64),
+        "real": (0.5, _NAN),
+        "float8": _floats(np.float64),
+        "numeric(10,2)": _decimals(10, 2),
+        "text": _texts(),
+        "varchar(5)": _texts(most=5),
+        "char(5)": _texts(most=5),
+        "mood": _MOODS,
+        "short_text": ("abc", ""),
+        "uuid": _UUIDS,
+        "bytea": _BYTES,
+        "date": _days(),
+        "timestamp": _times(None),
+        "timestamptz": _times(UTC),
+        "jsonb": ('{"a": 1}', "null"),
+        "amount": (Decimal("1.50"),),
+    }
+    return [_postgres(_ARRAYS, f"{sql}[]", _lists(values)) for sql, values in elements.items()]
+
+
+def _lists(values: tuple[Any, ...]) -> tuple[list[Any], ...]:
+    drawn = _several(lambda: [None if RANDOM.random() < 0.2 else RANDOM.choice(values) for _ in range(RANDOM.randint(1, 5))])
+    return ([], [None], [None, None], list(values), [values[0]], *drawn)
+
+
+_ARRAYS = "arrays of these types"
+_MOODS = ("sad", "Happy", "so so", "")
 _CI = "COLLATE walk_ci"
 _NUL = ("\0", "a\0")
 _FRACTIONS = (Decimal("1.005"), Decimal("0.01"), Decimal("1.00"), Decimal(7), Decimal("99999999.99"))
@@ -108,7 +141,6 @@ CREATE DOMAIN short_text AS varchar(3) CHECK (VALUE <> 'no'); CREATE DOMAIN amou
 CREATE TYPE pair AS (a int, b text)
 """
 _CITEXT = "walked.k OPERATOR(extras.=) stream.k"
-_MOODS = ("sad", "Happy", "so so", "")
 
 POSTGRES = (
     _postgres("boolean", "bool", (True, False), pa.bool_()),
@@ -145,6 +177,7 @@ POSTGRES = (
     _postgres("timestamp", "timestamp", _times(None), _LOCAL),
     _postgres("timestamp", "timestamp(0)", _seconds(_times(None)), _LOCAL, probes=_times(None), probed_as="timestamp"),
     _postgres("timestamp with time zone", "timestamptz", _times(UTC), _UTC),
+    *_arrays(),
     _postgres("json, jsonb", "json", ('{"b": 1, "a" : [1.0, "é😀"]}', "null", '""', "1")),
     _postgres("json, jsonb", "jsonb", ('{"b": 1, "a" : [1.0, "é😀"]}', "null", '""', "1e3")),
 )
@@ -245,11 +278,19 @@ POSTGRES_REFUSED = (
         *(("int4range", "'[1,2)'"), ("tstzrange", "'[2024-01-01,)'"), ("numrange", "'empty'")),
         ("int8multirange", "'{[1,2),[5,9)}'"),
     ),
-    *_refused(_P, "arrays", ("int[]", "'{1,NULL,2}'"), ("text[]", """'{"a,b",NULL,"NULL"}'"""), ("int[][]", "'{{1,2},{3,4}}'")),
+    *_refused(_P, _ARRAYS, ("int[]", "'{1,NULL,2}'"), ("text[]", """'{"a,b",NULL,"NULL"}'""")),
     *_refused(_P, "composite types", ("pair", "(1, 'a,b')")),
     *_refused(_P, "xml", ("xml", "'<a>é</a>'")),
     *_refused(_P, "geometric types", ("point", "'(1,2)'"), ("box", "'(1,2),(0,0)'"), ("circle", "'<(1,2),3>'")),
     *_refused(_P, "any other type", ("tsvector", "'a b'"), ("pg_lsn", "'16/B374D848'"), ("int2vector", "'1 2'")),
+)
+# Of what is refused.
+POSTGRES_REFUSED_ARRAYS = _refused(
+    _P,
+    _ARRAYS,
+    *(("numeric[]", "'{1.5,NULL}'"), ("numeric(40,2)[]", "'{1.5}'"), ("money[]", "'{-12.34}'"), ("oid[]", "'{7}'")),
+    *(("inet[]", "'{::1,NULL}'"), ("time[]", "'{24:00}'"), ("int4range[]", """'{"[1,2)"}'"""), ("bit(3)[]", "'{101}'")),
+    *(("pair[]", """'{"(1,a)"}'"""), ("xml[]", "'{<a/>}'"), ("point[]", """'{"(1,2)"}'"""), ("tsvector[]", "'{a}'")),
 )
 MYSQL_REFUSED = (
     *_refused(_M, "decimal of 39 to 65 digits", ("DECIMAL(65,2)", "1" * 63 + ".25"), ("DECIMAL(39,0)", "9" * 39)),

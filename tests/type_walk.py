@@ -67,7 +67,9 @@ class TypeCase:
 
     @property
     def keys(self) -> list[Any]:
-        """What the stream asks for: some of it twice, and NULL."""
+        """What the stream asks for: some of it twice, and NULL. Numbers of the rows, and more, where the values can be no keys."""
+        if not self.streams:
+            return [*range(2 * len(self.values)), None]
         return [*self.values, None, *self.probes, *self.values[:3], *self.impossible, None]
 
 
@@ -79,6 +81,8 @@ def literal(value: Any, *, is_postgres: bool) -> str:
         return f"'\\x{value.hex()}'" if is_postgres else f"x'{value.hex()}'"
     if isinstance(value, bool):
         return str(value).upper()
+    if isinstance(value, list):
+        return literal(f"{{{','.join(map(_element, value))}}}", is_postgres=True)
     if isinstance(value, float):
         return f"'{value!r}'" if is_postgres else repr(value)
     if isinstance(value, int):
@@ -89,6 +93,14 @@ def literal(value: Any, *, is_postgres: bool) -> str:
     if not is_postgres:
         return "'" + text.removesuffix("+00:00").replace("\\", "\\\\").replace("'", "''") + "'"
     return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _element(value: Any) -> str:
+    """An element of PostgreSQL's array literals."""
+    if value is None:
+        return "NULL"
+    text = f"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def plain(value: Any, arrow: pa.DataType | None = None) -> Any:
@@ -122,7 +134,7 @@ def fill(ground: Ground, case: TypeCase) -> None:
     setting = "" if ground.is_postgres else "SET time_zone = '+00:00'; "
     rows = [(number, key, value) for number, (key, value) in enumerate(zip(keys, values, strict=True))]
     ground.sql(f"{setting}INSERT INTO walked VALUES {_rows(rows, ground)}")
-    asked = case.keys if case.streams else [*range(len(held) + 2), None]
+    asked = case.keys
     known = len(asked) - len(case.impossible) - 1
     stream = [(at, None if known <= at < len(asked) - 1 else key) for at, key in enumerate(asked)]
     ground.sql(f"{setting}INSERT INTO stream VALUES {_rows(stream, ground)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from srj.databases.base import KeyLimits
+from srj.databases.lists import list_of
 from srj.databases.typing import KeyForm, TypeEntry
 
 _UTC = pa.timestamp("us", "UTC")
@@ -64,6 +65,15 @@ UNBOUNDED = TypeEntry(
     remarks="Without a precision, of more than 38 digits, or of a scale that is negative or above p: Spark's decimals have a fixed "
     "scale. As a key of up to 20 digits before the point and 18 behind it.",
 )
+ARRAY = TypeEntry(
+    ("array",),
+    "arrays of these types",
+    list_of(pa.string()),
+    key_instead=_PLAIN_VIEW,
+    of_elements=True,
+    remarks="Of one dimension, with NULLs, whatever their lower bound. More dimensions end the lookup with an error that names the "
+    "column: `array_to_json(x)::text AS x`. Of a refused type: that cast with `[]`, `x::text[] AS x`.",
+)
 OTHER = _refused(("other",), "any other type", remarks="As a key: a view with the column cast to text.")
 
 ENTRIES = (
@@ -106,7 +116,7 @@ ENTRIES = (
     _refused(("inet", "cidr", "macaddr", "macaddr8"), "inet, cidr, macaddr, macaddr8", remarks="Or `host(x) AS x`."),
     _refused(("oid",), "oid", "{}::bigint", key="make a view with this column cast to bigint"),
     _refused(("range", "multirange"), "ranges, multiranges", remarks="Or `lower(x) AS low`, `upper(x) AS high`.", key=_PLAIN_VIEW),
-    _refused(("array",), "arrays", remarks="Or `array_to_json(x)::text AS x` for `from_json`.", key=_PLAIN_VIEW),
+    ARRAY,
     _refused(("composite",), "composite types", remarks="Or its fields: `(x).field AS field`.", key=_PLAIN_VIEW),
     _refused(("xml",), "xml", key=_PLAIN_VIEW),
     _refused(("point", "line", "lseg", "box", "path", "polygon", "circle"), "geometric types"),
@@ -128,7 +138,7 @@ def entry(kind: str, name: str, *, is_array: bool) -> TypeEntry:
     ['bigint', 'enum', 'any other type']
     """
     if is_array:
-        return _BY_NAME["array"]
+        return ARRAY
     return _BY_NAME.get(_KINDS.get(kind, "other") if kind != "b" else name, OTHER)
 
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from srj.databases.base import KeyLimits
+from srj.databases.lists import list_of
 from srj.databases.postgresql_table import CITEXT, ENUM, NUMERIC, UNBOUNDED, entry
 from srj.databases.postgresql_wire import EPOCH_DAYS, EPOCH_MICROS
 from srj.errors import TableError
@@ -42,7 +43,7 @@ class DbType:
         shown: as people write it, domains by their own name: ``numeric(10,2)``.
         sql: the base type's name with its schema, where one is needed: fit for a cast.
         schema: where the base type lives, quoted.
-        is_array: whether it is another type's array.
+        element: of an array, its elements' type; else None.
     """
 
     name: str
@@ -51,12 +52,12 @@ class DbType:
     shown: str
     sql: str
     schema: str
-    is_array: bool
+    element: DbType | None = None
 
 
 @dataclass(frozen=True)
 class ValueType:
-    """How a column's values come: as this Arrow type, by way of the SQL type `wire`."""
+    """How a column's values come: as this Arrow type, by way of the SQL type `wire`, which is an array's elements'."""
 
     arrow: pa.DataType
     wire: str
@@ -64,7 +65,7 @@ class ValueType:
     @property
     def default_width(self) -> int:
         """Mean bytes a value when no statistics say so; 0 for fixed widths."""
-        return _DEFAULT_WIDTH if self.arrow in {pa.string(), pa.binary()} else 0
+        return _DEFAULT_WIDTH if self.arrow in {pa.string(), pa.binary()} or types.is_list(self.arrow) else 0
 
 
 @dataclass(frozen=True)
@@ -102,12 +103,16 @@ def value_type(db_type: DbType, expression: str, name: str) -> ValueType:
     Raises:
         TableError: Spark has no such type; the message holds the expression that works.
     """
-    known = _entry(db_type)
+    element = db_type.element
+    known = _entry(element or db_type)
     if known.arrow is not None:
+        if element is not None:
+            return ValueType(list_of(value_type(element, expression, name).arrow), known.wire)
         return ValueType(pa.decimal128(*(_digits(db_type) or ())) if known.digits else known.arrow, known.wire)
     # A cast by :: binds more tightly than most of what an expression may be made of; CAST(… AS …) has brackets of its own.
     is_column = expression.startswith('"') and expression.count('"') == 2
-    advice = known.instead.format(expression if is_column or "CAST(" in known.instead else f"({expression})")
+    instead = known.instead if element is None else _of_array(known.instead)
+    advice = instead.format(expression if is_column or "CAST(" in instead else f"({expression})")
     alias = name if name.isidentifier() and name == name.lower() else '"' + name.replace('"', '""') + '"'
     lacking = " without a precision of at most 38 digits" if known is UNBOUNDED else ""
     raise TableError(
@@ -139,8 +144,13 @@ def key_type(db_type: DbType, table: str, column: str) -> KeyType:
     )
 
 
+def _of_array(cast: str) -> str:
+    """The cast of an array, from that of an element."""
+    return f"{cast[:-1]}[])" if cast.endswith(")") else f"{cast}[]"
+
+
 def _entry(db_type: DbType) -> TypeEntry:
-    known = entry(db_type.kind, db_type.name, is_array=db_type.is_array)
+    known = entry(db_type.kind, db_type.name, is_array=db_type.element is not None)
     return UNBOUNDED if known is NUMERIC and _digits(db_type) is None else known
 
 

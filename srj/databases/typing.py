@@ -55,6 +55,7 @@ class TypeEntry:
         key: how keys travel; None: refused.
         key_instead: for a refused key, what to do.
         digits: a decimal of the precision and scale that the column declares, of at most 38 digits.
+        of_elements: an array, as a list of what its elements' type becomes.
         codes: the numbers by which a driver knows the type, where it tells numbers.
         unsigned: the type without negative numbers.
         remarks: what a user may meet: exactness, edges, equality.
@@ -68,6 +69,7 @@ class TypeEntry:
     key: KeyForm | None = None
     key_instead: str = ""
     digits: bool = False
+    of_elements: bool = False
     codes: tuple[int, ...] = ()
     unsigned: bool = False
     remarks: str = ""
@@ -96,6 +98,8 @@ def _row(entry: TypeEntry) -> str:
     spark = arrow = "refused"
     if entry.digits:
         spark, arrow = "decimal(p,s)", "decimal128(p, s)"
+    elif entry.of_elements:
+        spark, arrow = "array<…>", "list<…>"
     elif entry.arrow is not None:
         spark, arrow = spark_type(entry.arrow), str(entry.arrow)
     remarks = entry.remarks
