@@ -196,13 +196,14 @@ def described(
 
 def stream_of(keys: Sequence[Any], arrow: pa.DataType) -> tuple[list[int], list[pa.Array]]:
     """The keys that a stream's column of this type can hold, by their positions, and its batches, which are of several lengths."""
-    kept = [(at, key) for at, key in enumerate(keys) if _holds(arrow, key)]
+    kept = [(at, key) for at, key in enumerate(keys) if holds(arrow, key)]
     array = pa.array([key for _, key in kept], arrow)
     cuts = [0, 1, len(kept) // 3 + 1, len(kept)]
     return [at for at, _ in kept], [array.slice(low, high - low) for low, high in itertools.pairwise(cuts)]
 
 
-def _holds(arrow: pa.DataType, key: Any) -> bool:
+def holds(arrow: pa.DataType, key: Any) -> bool:
+    """Whether a stream's column of this type can hold a value."""
     try:
         (back,) = pa.array([key], arrow).to_pylist()
     except (pa.ArrowException, OverflowError, ValueError):
