@@ -90,8 +90,8 @@ def convert_key(array: pa.Array, key: KeyColumn) -> tuple[pa.Array, npt.NDArray[
 def spark_type(arrow: pa.DataType) -> str:
     """An Arrow type as Spark spells it, for people.
 
-    >>> spark_type(pa.int64()), spark_type(pa.decimal128(10, 2)), spark_type(pa.timestamp("us"))
-    ('bigint', 'decimal(10,2)', 'timestamp_ntz')
+    >>> spark_type(pa.int64()), spark_type(pa.decimal128(10, 2)), spark_type(pa.list_(pa.timestamp("us")))
+    ('bigint', 'decimal(10,2)', 'array<timestamp_ntz>')
     """
     if types.is_decimal(arrow):
         return f"decimal({arrow.precision},{arrow.scale})"
@@ -101,6 +101,8 @@ def spark_type(arrow: pa.DataType) -> str:
         return "string"
     if _is_bytes(arrow):
         return "binary"
+    if types.is_list(arrow):
+        return f"array<{spark_type(arrow.value_type)}>"
     return _SPARK_NAMES.get(arrow, str(arrow))
 
 

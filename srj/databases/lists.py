@@ -77,7 +77,8 @@ def unpacked(values: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
     """
     valid: npt.NDArray[np.bool_] = values.is_valid().to_numpy(zero_copy_only=False)
     bounds = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
-    data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
+    data = np.frombuffer(values.buffers()[2] or b"", np.uint8)[bounds[0] : bounds[-1]]
+    bounds -= bounds[0]
     heads, ends = bounds[:-1][valid], bounds[1:][valid]
     counts = _integers(data, heads)
     if (counts == _NESTED).any():
@@ -97,9 +98,11 @@ def unpacked(values: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
 
 
 def _integers(data: npt.NDArray[np.uint8], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The integers at these places."""
-    found: npt.NDArray[np.int64] = data[places[:, None] + np.arange(4)].view(">i4")[:, 0].astype(np.int64)
-    return found
+    """The integers at these places, which need not be multiples of four."""
+    if not places.size:
+        return np.zeros(0, np.int64)
+    everywhere: npt.NDArray[np.int32] = np.ndarray((data.size - 3,), ">i4", data, strides=(1,))
+    return everywhere[places].astype(np.int64)
 
 
 def _between(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> bytes:
