@@ -75,11 +75,13 @@ def unpacked(values: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
         >>> unpacked(pa.array([two, None, number(0)]), list_of(pa.string()), "tags").to_pylist()
         [['a', None], None, []]
     """
+    if not len(values):
+        return pa.array([], arrow)
     valid: npt.NDArray[np.bool_] = values.is_valid().to_numpy(zero_copy_only=False)
     bounds = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
     data = np.frombuffer(values.buffers()[2] or b"", np.uint8)[bounds[0] : bounds[-1]]
     bounds -= bounds[0]
-    heads, ends = bounds[:-1][valid], bounds[1:][valid]
+    heads = bounds[:-1][valid]
     counts = _integers(data, heads)
     if (counts == _NESTED).any():
         raise LookupFailedError(
@@ -93,7 +95,9 @@ def unpacked(values: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
     lengths = _integers(data, np.repeat(heads + 4 - 4 * before, counts) + 4 * np.arange(offsets[-1]))
     element = arrow.value_type
     marks = lengths.astype(">i4") if is_varying(element) else lengths >= 0
-    elements = read_column(_between(data, heads + 4 + 4 * counts, ends), marks.tobytes(), element, name)
+    starts = bounds[1:].copy()
+    starts[valid] = heads + 4 + 4 * counts
+    elements = read_column(_behind(data, bounds, starts), marks.tobytes(), element, name)
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), elements, type=arrow, mask=pa.array(~valid))
 
 
@@ -105,9 +109,10 @@ def _integers(data: npt.NDArray[np.uint8], places: npt.NDArray[np.int64]) -> npt
     return everywhere[places].astype(np.int64)
 
 
-def _between(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> bytes:
-    """The bytes between each start and its end, side by side."""
-    change = np.zeros(data.size + 1, np.int8)
-    np.add.at(change, starts, 1)
-    np.add.at(change, ends, -1)
-    return data[np.cumsum(change[:-1], dtype=np.int8).view(np.bool_)].tobytes()
+def _behind(data: npt.NDArray[np.uint8], bounds: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> bytes:
+    """What stands in each value from its start on, side by side."""
+    edges = np.empty(2 * starts.size + 1, np.int32)
+    edges[0::2], edges[1::2] = bounds, starts
+    parts = pa.Array.from_buffers(pa.binary(), 2 * starts.size, [None, pa.py_buffer(edges), pa.py_buffer(data)])
+    behind: bytes = (parts.take(pa.array(np.arange(1, edges.size, 2))).buffers()[2] or pa.py_buffer(b"")).to_pybytes()
+    return behind
