@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from srj.databases.lists import shown
 from srj.errors import RequestError, SrjError
 from srj.lookup.describe import describe
 from srj.lookup.engine import engine_for
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
+    from srj.databases.base import Column
     from srj.lookup.joined import Joined
     from srj.lookup.reorder_buffer import Leaving
     from srj.operators.passage import Passage
@@ -70,11 +72,11 @@ def in_order(fingerprint: str, payload: bytes, how: str, several: bool, batches:
     """
     keys = ((batch,) if isinstance(batch, pa.Array) else tuple(batch) for batch in batches)
     with engine_for(fingerprint, payload) as engine:
-        operator = Operator(engine)
+        operator, columns = Operator(engine), engine.spec.description.columns
         for joined in operator.in_order(keys):
             metrics: list[int] | None = operator.take_metrics()
             for _, piece in joined.pieces(_MOST_ROWS, _MOST_BYTES):
-                matches = _matched(piece) if how in ("semi", "anti") else _lists(piece) if several else _structs(piece)
+                matches = _matched(piece) if how in ("semi", "anti") else (_lists if several else _structs)(piece, columns)
                 yield pa.StructArray.from_arrays([matches, _metrics_column(len(matches), metrics)], names=["matches", "metrics"])
                 metrics = None
 
@@ -101,7 +103,7 @@ def out_of_order(fingerprint: str, payload: bytes, passage: bytes, batches: Iter
         return batch.select(own), tuple(batch.columns[told.columns : first_behind])
 
     with engine_for(fingerprint, payload) as engine:
-        operator = Operator(engine)
+        operator, columns = Operator(engine), engine.spec.description.columns
         for leaving in operator.out_of_order(map(split, batches), _ArrowRows(told.time), told.order):
             stream = leaving.rows.select(range(told.columns))
             marks = _Marks(leaving, _time_type(stream, told)) if told.punctuate else None
@@ -113,9 +115,11 @@ def out_of_order(fingerprint: str, payload: bytes, passage: bytes, batches: Iter
                     kept = kept.take(pa.array(positions))
                 if kept.num_rows:
                     more = [] if marks is None else marks.columns(part, positions)
-                    yield _with_metrics(kept, [*rows.columns, *more], operator.take_metrics() if told.how == "left" else None)
+                    yield _with_metrics(
+                        kept, [*shown(rows, columns).columns, *more], operator.take_metrics() if told.how == "left" else None
+                    )
         if told.how != "left" and carrier:
-            kinds = [*operator.columns.types, *(_mark_types(carrier[0], told) if told.punctuate else [])]
+            kinds = [*(column.type for column in columns), *(_mark_types(carrier[0], told) if told.punctuate else [])]
             yield _with_metrics(carrier[0], [pa.nulls(1, kind) for kind in kinds], operator.take_metrics())
 
 
@@ -233,8 +237,8 @@ def describe_there(question: bytes, timeout: float, batches: Iterator[pa.RecordB
     yield pa.record_batch({"outcome": pa.array([pickle.dumps(outcome)], pa.binary())})
 
 
-def _structs(joined: Joined) -> pa.Array:
-    _, rows = joined.outer()
+def _structs(joined: Joined, columns: Sequence[Column]) -> pa.Array:
+    rows = shown(joined.outer()[1], columns)
     missing = joined.counts == 0
     mask = pa.array(missing) if missing.any() else None
     if not rows.num_columns:
@@ -242,8 +246,8 @@ def _structs(joined: Joined) -> pa.Array:
     return pa.StructArray.from_arrays(rows.columns, names=_field_names(rows), mask=mask)
 
 
-def _lists(joined: Joined) -> pa.Array:
-    _, rows = joined.inner()
+def _lists(joined: Joined, columns: Sequence[Column]) -> pa.Array:
+    rows = shown(joined.inner()[1], columns)
     offsets = np.zeros(len(joined.counts) + 1, np.int32)
     np.cumsum(joined.counts, out=offsets[1:])
     values = (

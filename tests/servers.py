@@ -21,7 +21,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pymysql
@@ -29,6 +29,9 @@ from pymysql.constants import CLIENT
 
 from srj.embedded import HOST, EmbeddedPostgres, ServerProcess, TemporaryServer, as_account, wheel_binaries
 from srj.table import DatabaseUrl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 USER = "srj"
 DATABASE = "srj"
@@ -104,9 +107,9 @@ def start_postgres(binaries: Path | None = None) -> Server:
     return Server("postgresql", control.host, control.port, control.user, control.password, control.database, control)
 
 
-def start_mariadb() -> Server:
-    """A new MariaDB (or MySQL) server: of the programs installed, which apt-get installs first when we are root."""
-    control = _MariaDb(_installed_mariadb() or _install_mariadb())
+def start_mariadb(settings: Mapping[str, Any] | None = None) -> Server:
+    """A new MariaDB (or MySQL) server, with these settings too: of the programs installed, which root has apt-get install first."""
+    control = _MariaDb(_installed_mariadb() or _install_mariadb(), settings or {})
     return Server("mysql", HOST, control.port, USER, control.password, DATABASE, control)
 
 
@@ -153,8 +156,9 @@ def _install_mariadb() -> Path:
 class _MariaDb(TemporaryServer):
     """A MariaDB or MySQL server in a temporary folder."""
 
-    def __init__(self, program: Path) -> None:
+    def __init__(self, program: Path, settings: Mapping[str, Any]) -> None:
         super().__init__("srj-mariadb-", "mysql", "nobody")
+        self._settings = settings
         self.password = secrets.token_urlsafe(12)
         self._program = program
         self._initialise()
@@ -193,6 +197,7 @@ class _MariaDb(TemporaryServer):
             "max-connections": 200,
             "innodb-buffer-pool-size": "64M",
             "innodb-flush-log-at-trx-commit": 0,
+            **self._settings,
         }
         arguments = [f"--{name}={value}" for name, value in settings.items()]
         process = ServerProcess([str(self._program), "--no-defaults", *arguments], self._folder, account=self._account)

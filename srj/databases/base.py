@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import pyarrow as pa
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
 
     from srj.table import DatabaseUrl
 
@@ -34,6 +35,15 @@ class Column:
     db_type: str
     type: pa.DataType
     width: int = 0
+
+    @property
+    def stored(self) -> pa.DataType:
+        """The Arrow type of values in an `Answer` and in the cache: lists are packed into bytes, see `srj.databases.lists`.
+
+        >>> Column("tags", '"tags"', "text[]", pa.list_(pa.string())).stored
+        DataType(binary)
+        """
+        return pa.binary() if pa.types.is_list(self.type) else self.type
 
 
 @dataclass(frozen=True)
@@ -143,7 +153,7 @@ class Answer:
 
     Attributes:
         ordinals: int64, never falling: row i answers the key at position ``ordinals[i]`` of the batch.
-        rows: the table's columns of the `Description`, with its Arrow types. Has rows even when it has no columns
+        rows: the table's columns of the `Description`, with their stored types. Has rows even when it has no columns
             (``ordinals`` alone then says what exists).
     """
 

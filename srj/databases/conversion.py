@@ -55,7 +55,7 @@ def check_key_type(stream: pa.DataType, key: KeyColumn, name: str) -> None:
         srj.errors.RequestError: expected a key that converts to the table's id (bigint) without loss, got order_id of \
 type string; write CAST(order_id AS BIGINT)
     """
-    if _is_lossless(stream, key):
+    if is_lossless(stream, key):
         return
     quoted = name if re.fullmatch(r"\w+(\.\w+)*", name) else f"`{name.replace('`', '``')}`"
     has_fractions = types.is_floating(stream) or types.is_decimal(stream)
@@ -90,8 +90,8 @@ def convert_key(array: pa.Array, key: KeyColumn) -> tuple[pa.Array, npt.NDArray[
 def spark_type(arrow: pa.DataType) -> str:
     """An Arrow type as Spark spells it, for people.
 
-    >>> spark_type(pa.int64()), spark_type(pa.decimal128(10, 2)), spark_type(pa.timestamp("us"))
-    ('bigint', 'decimal(10,2)', 'timestamp_ntz')
+    >>> spark_type(pa.int64()), spark_type(pa.decimal128(10, 2)), spark_type(pa.list_(pa.timestamp("us")))
+    ('bigint', 'decimal(10,2)', 'array<timestamp_ntz>')
     """
     if types.is_decimal(arrow):
         return f"decimal({arrow.precision},{arrow.scale})"
@@ -101,6 +101,8 @@ def spark_type(arrow: pa.DataType) -> str:
         return "string"
     if _is_bytes(arrow):
         return "binary"
+    if types.is_list(arrow):
+        return f"array<{spark_type(arrow.value_type)}>"
     return _SPARK_NAMES.get(arrow, str(arrow))
 
 
@@ -133,7 +135,8 @@ def _is_bytes(arrow: pa.DataType) -> bool:
     )
 
 
-def _is_lossless(stream: pa.DataType, key: KeyColumn) -> bool:
+def is_lossless(stream: pa.DataType, key: KeyColumn) -> bool:
+    """Whether a stream column of this type converts to the key column's without loss, value by value or to nothing at all."""
     wanted = key.type
     if types.is_integer(wanted):
         lossless = types.is_integer(stream) or (types.is_decimal128(stream) and stream.scale == 0)

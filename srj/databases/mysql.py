@@ -111,14 +111,13 @@ def _key_column(name: str, facts: TableFacts, question: Question) -> TableColumn
 
 
 def _described_key(column: TableColumn, question: Question) -> KeyColumn:
-    travels = types.key_type(column.data_type, column.column_type, column.charset)
-    if travels is None:
+    form = types.key_form(column)
+    if form is None:
         raise TableError(
             f"expected a key column of table {question.table} that srj can compare, got {column.name!r} of type "
-            f"{column.column_type}; add a generated column of another type, such as CHAR, and index it"
+            f"{column.column_type}; {types.key_instead(column)}"
         )
-    arrow, sql_type, limits = travels
-    return KeyColumn(column.name, quote(column.name), column.column_type, arrow, sql_type, limits)
+    return KeyColumn(column.name, quote(column.name), column.column_type, form.arrow, form.cast, form.limits)
 
 
 async def _columns(session: Session, question: Question, facts: TableFacts) -> list[Column]:

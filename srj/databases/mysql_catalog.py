@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from srj.databases.mysql_session import Session
 
-_BINARY_TYPES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
-
 
 @dataclass(frozen=True)
 class TableColumn:
@@ -28,11 +26,6 @@ class TableColumn:
     column_type: str
     charset: str | None
     collation: str | None
-
-    @property
-    def is_binary(self) -> bool:
-        """Whether it holds bytes rather than text."""
-        return self.data_type in _BINARY_TYPES
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from srj.databases.mysql_types import exact
+from srj.databases.mysql_types import exact, key_form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from srj.databases.mysql_catalog import TableColumn
 
 # Names that can't be those of a table's columns, since the user's own expressions stand beside them.
-KEYS, ORDINAL, ROW = "_srj_keys", "_srj_ord", "_srj_row"
+ORDINAL, ROW = "_srj_ord", "_srj_row"
 LONGEST_STATEMENT = 4_294_967.0  # seconds, 49 days: the longest limit that MySQL takes; MariaDB takes a year
 
 
@@ -53,8 +53,10 @@ def lookup_sql(
         columns: the columns that come back.
         order_by: for `Question.first`: the order in which a key's first row is chosen.
     """
+    # The table's own name stands beside it.
+    keys = "_srj_keys" if question.name[-1].lower() != "_srj_keys" else "_srj_keys_"
     condition = " AND ".join(
-        _comparison(f"{table}.{one.sql}", f"{KEYS}.{_key_name(position)}", column)
+        _comparison(f"{table}.{one.sql}", f"{keys}.{_key_name(position)}", column)
         for position, (one, column) in enumerate(zip(key, key_columns, strict=True))
     )
     if question.where is not None:
@@ -64,18 +66,18 @@ def lookup_sql(
     kinds = "".join(f", (SELECT {one.sql} FROM {table} LIMIT 0)" for one in key)
     if question.exists_only:
         # Neither EXISTS nor IN: MariaDB would read the whole table once to answer them.
-        before, after = f"SELECT {KEYS}.{ORDINAL}{kinds}", f"WHERE (SELECT 1 FROM {table} WHERE {condition} LIMIT 1) = 1"
+        before, after = f"SELECT {keys}.{ORDINAL}{kinds}", f"WHERE (SELECT 1 FROM {table} WHERE {condition} LIMIT 1) = 1"
     elif order_by is not None:
         names = [f"_srj_column{position}" for position in range(len(values))]
-        inner = [f"{KEYS}.{ORDINAL}", *(f"{value} AS {name}" for value, name in zip(values, names, strict=True))]
-        inner.append(f"ROW_NUMBER() OVER (PARTITION BY {KEYS}.{ORDINAL} ORDER BY {order_by}) AS {ROW}")
+        inner = [f"{keys}.{ORDINAL}", *(f"{value} AS {name}" for value, name in zip(values, names, strict=True))]
+        inner.append(f"ROW_NUMBER() OVER (PARTITION BY {keys}.{ORDINAL} ORDER BY {order_by}) AS {ROW}")
         before = f"SELECT {', '.join([ORDINAL, *names])}{kinds} FROM (SELECT {', '.join(inner)}"
         after = f"STRAIGHT_JOIN {table} ON {condition}) AS _srj_rows WHERE {ROW} = 1"
     else:
-        before = f"SELECT {', '.join([f'{KEYS}.{ORDINAL}', *values])}{kinds}"
+        before = f"SELECT {', '.join([f'{keys}.{ORDINAL}', *values])}{kinds}"
         after = f"STRAIGHT_JOIN {table} ON {condition}"
-    keys = f"JSON_TABLE(%s, '$[*]' COLUMNS ({', '.join(_derived(key))})) AS {KEYS}"
-    return f"{_doubled(before)} FROM {keys} {_doubled(after)}"
+    asked = f"JSON_TABLE(%s, '$[*]' COLUMNS ({', '.join(_derived(key))})) AS {keys}"
+    return f"{_doubled(before)} FROM {asked} {_doubled(after)}"
 
 
 def limited(sql: str, timeout: float, *, is_mariadb: bool) -> str:
@@ -108,10 +110,9 @@ def _derived(key: Sequence[KeyColumn]) -> list[str]:
 
 def _comparison(column: str, key: str, described: TableColumn) -> str:
     """Equality as the column's own type, character set and collation have it."""
-    if described.is_binary:
-        return f"{column} = UNHEX({key})"
-    if described.data_type in {"uuid", "inet4", "inet6"}:
-        return f"{column} = CAST({key} AS {described.data_type})"
+    form = key_form(described)
+    if form is not None and form.reading != "{}":
+        return f"{column} = {form.reading.format(key)}"
     if described.collation is None:
         return f"{column} = {key}"
     if described.charset == "utf8mb4":

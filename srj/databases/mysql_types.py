@@ -1,106 +1,55 @@
 """MySQL's and MariaDB's types as Arrow types: of results, of keys, and the values between them.
 
-Choices that a user may meet:
-
-- ``BOOL`` is ``TINYINT(1)``, which holds -128 to 127: it stays an int8. ``x <> 0 AS x`` makes 0 and 1 of it.
-- ``BIGINT UNSIGNED`` becomes decimal(20,0), since Spark has no unsigned type; the narrower ones take the next wider signed type.
-- ``DATETIME`` has no zone and becomes a timestamp without one; ``TIMESTAMP`` is an instant.
-- A zero date (``0000-00-00``, ``2024-05-00``) is no date in any calendar: it arrives as NULL. ``CAST(x AS CHAR) AS x`` keeps it.
-- ``FLOAT`` is read with all its bits, not the six digits that the server prints.
-- ``JSON`` arrives as its text. ``ENUM`` and ``SET`` arrive as text.
+What becomes of each type is in `mysql_table`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pymysql.constants import FIELD_TYPE, FLAG
+from pymysql.constants import FLAG
 
-from srj.databases.base import KeyLimits
+from srj.databases.mysql_table import BYTES, DECIMAL, GENERATED, LONG_DECIMAL, entry_of_column, entry_of_result
 from srj.databases.values import one_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from srj.databases.mysql_catalog import TableColumn
+    from srj.databases.typing import KeyForm, TypeEntry
+
 _BINARY = 63  # the character set of bytes, and of all that is not text
 _MAX_DIGITS = 38
-_US = 1_000_000
-_DAYS = KeyLimits(lowest=-719_162, highest=2_932_896)  # 0001-01-01 to 9999-12-31
-_DATETIMES = KeyLimits(lowest=-719_162 * 86_400 * _US, highest=(2_932_897 * 86_400) * _US - 1)
-# An instant outside would be compared as a zero date.
-_TIMESTAMPS = KeyLimits(lowest=1, highest=2**32 * _US - 1)
-
-_INTEGERS = {
-    FIELD_TYPE.TINY: (pa.int8(), pa.int16()),
-    FIELD_TYPE.SHORT: (pa.int16(), pa.int32()),
-    FIELD_TYPE.INT24: (pa.int32(), pa.int32()),
-    FIELD_TYPE.LONG: (pa.int32(), pa.int64()),
-    FIELD_TYPE.LONGLONG: (pa.int64(), pa.decimal128(20, 0)),
-}
-_OTHERS = {
-    FIELD_TYPE.YEAR: pa.int16(),
-    FIELD_TYPE.FLOAT: pa.float32(),
-    FIELD_TYPE.DOUBLE: pa.float64(),
-    FIELD_TYPE.DATE: pa.date32(),
-    FIELD_TYPE.NEWDATE: pa.date32(),
-    FIELD_TYPE.DATETIME: pa.timestamp("us"),
-    FIELD_TYPE.TIMESTAMP: pa.timestamp("us", "UTC"),
-    FIELD_TYPE.JSON: pa.string(),
-}
-_TEXTS = {
-    FIELD_TYPE.VARCHAR,
-    FIELD_TYPE.VAR_STRING,
-    FIELD_TYPE.STRING,
-    FIELD_TYPE.ENUM,
-    FIELD_TYPE.SET,
-    FIELD_TYPE.TINY_BLOB,
-    FIELD_TYPE.BLOB,
-    FIELD_TYPE.MEDIUM_BLOB,
-    FIELD_TYPE.LONG_BLOB,
-}
-_NAMES = {
-    FIELD_TYPE.TINY: "tinyint",
-    FIELD_TYPE.SHORT: "smallint",
-    FIELD_TYPE.INT24: "mediumint",
-    FIELD_TYPE.LONG: "int",
-    FIELD_TYPE.LONGLONG: "bigint",
-    FIELD_TYPE.YEAR: "year",
-    FIELD_TYPE.FLOAT: "float",
-    FIELD_TYPE.DOUBLE: "double",
-    FIELD_TYPE.DATE: "date",
-    FIELD_TYPE.DATETIME: "datetime",
-    FIELD_TYPE.TIMESTAMP: "timestamp",
-    FIELD_TYPE.TIME: "time",
-    FIELD_TYPE.BIT: "bit",
-    FIELD_TYPE.JSON: "json",
-    FIELD_TYPE.GEOMETRY: "geometry",
-    FIELD_TYPE.NULL: "null",
-}
+_UNSIGNED = pa.decimal128(20, 0)  # as which an unsigned bigint arrives, whose keys are uint64
 
 
 def result_type(field: Any) -> pa.DataType | None:
     """The Arrow type of a result column, from the metadata that the server sends with it; None where there is none."""
-    code, unsigned = field.type_code, bool(field.flags & FLAG.UNSIGNED)
-    if code in _INTEGERS:
-        return _INTEGERS[code][unsigned]
-    if code in {FIELD_TYPE.DECIMAL, FIELD_TYPE.NEWDECIMAL}:
-        digits = _digits(field)
-        return pa.decimal128(digits, field.scale) if digits <= _MAX_DIGITS else None
-    if code in _TEXTS:
-        return pa.binary() if field.charsetnr == _BINARY else pa.string()
-    return _OTHERS.get(code)
+    known = _entry(field)
+    if known is None:
+        return None
+    return pa.decimal128(_digits(field), field.scale) if known.digits else known.arrow
 
 
 def result_name(field: Any) -> str:
     """A result column's type for people."""
-    if field.type_code in {FIELD_TYPE.DECIMAL, FIELD_TYPE.NEWDECIMAL}:
+    known = _entry(field)
+    if known is None:
+        return f"type {field.type_code}"
+    if known in {DECIMAL, LONG_DECIMAL}:
         return f"decimal({_digits(field)},{field.scale})"
-    if field.type_code in _TEXTS:
-        return f"binary({field.length})" if field.charsetnr == _BINARY else f"text({field.length // 4})"
-    name = _NAMES.get(field.type_code, f"type {field.type_code}")
-    return f"{name} unsigned" if field.type_code in _INTEGERS and field.flags & FLAG.UNSIGNED else name
+    if known is BYTES:
+        return f"binary({field.length})"
+    return f"text({field.length // 4})" if known.arrow == pa.string() and known.key is not None else known.title
+
+
+def _entry(field: Any) -> TypeEntry | None:
+    unsigned = bool(field.flags & FLAG.UNSIGNED)
+    known = entry_of_result(field.type_code, unsigned=unsigned, is_bytes=field.charsetnr == _BINARY)
+    return LONG_DECIMAL if known is DECIMAL and _digits(field) > _MAX_DIGITS else known
 
 
 def result_width(field: Any, arrow: pa.DataType, mean_row: int) -> int:
@@ -119,65 +68,38 @@ def exact(sql: str, arrow: pa.DataType) -> str:
 
 def readable(sql: str, field: Any) -> str:
     """The expression to write for a column of a type that srj can't read."""
-    if field.type_code == FIELD_TYPE.GEOMETRY:
-        return f"ST_AsText({sql})"
-    return f"CAST({sql} AS UNSIGNED)" if field.type_code == FIELD_TYPE.BIT else f"CAST({sql} AS CHAR)"
+    known = _entry(field)
+    return ("CAST({} AS CHAR)" if known is None else known.instead).format(sql)
 
 
-def key_type(data_type: str, column_type: str, charset: str | None) -> tuple[pa.DataType, str, KeyLimits] | None:
-    """How a key column's keys travel.
-
-    Args:
-        data_type: the column's type without arguments, as information_schema has it: ``decimal``.
-        column_type: with them: ``decimal(10,2) unsigned``.
-        charset: the character set of text, else None.
-
-    Returns:
-        Arrow type, SQL type of the derived column, and what can never match; None where srj can't compare.
-
-    Example:
-        >>> key_type("int", "int(11) unsigned", None)[:2]
-        (DataType(int64), 'BIGINT')
-    """
-    unsigned = "unsigned" in column_type
-    if data_type in _KEY_INTEGERS:
-        arrow = _KEY_INTEGERS[data_type][unsigned]
-        # A signed key would wrap or clamp in an unsigned column of the same width; in a wider one it just matches nothing.
-        return arrow, "BIGINT UNSIGNED" if arrow == pa.uint64() else "BIGINT", KeyLimits()
-    if data_type == "decimal":
-        precision, scale = (int(part) for part in column_type.partition("(")[2].partition(")")[0].split(","))
-        return (pa.decimal128(precision, scale), f"DECIMAL({precision},{scale})", KeyLimits()) if precision <= _MAX_DIGITS else None
-    if data_type in {"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"}:
-        # LONGTEXT, so that a long key is never cut to the column's length and then found.
-        return pa.string(), "LONGTEXT CHARACTER SET utf8mb4", KeyLimits(bmp_only=charset in {"utf8", "utf8mb3"})
-    return _KEY_OTHERS.get(data_type)
+def key_form(column: TableColumn) -> KeyForm | None:
+    """How keys of a table's column travel; None where srj can't compare."""
+    known = _column_entry(column)
+    form = known.key if known is not None else None
+    if form is None:
+        return None
+    if known is DECIMAL:
+        precision, scale = _declared_digits(column)
+        return replace(form, arrow=pa.decimal128(precision, scale), cast=f"DECIMAL({precision},{scale})")
+    if column.charset in {"utf8", "utf8mb3"}:
+        return replace(form, limits=replace(form.limits, bmp_only=True))
+    return form
 
 
-_KEY_INTEGERS = {
-    "tinyint": (pa.int8(), pa.int16()),
-    "smallint": (pa.int16(), pa.int32()),
-    "mediumint": (pa.int32(), pa.int32()),
-    "int": (pa.int32(), pa.int64()),
-    "bigint": (pa.int64(), pa.uint64()),
-    "year": (pa.int16(), pa.int16()),
-}
-_HEX = "LONGTEXT CHARACTER SET latin1"
-_KEY_OTHERS = {
-    "float": (pa.float32(), "DOUBLE", KeyLimits()),
-    "double": (pa.float64(), "DOUBLE", KeyLimits()),
-    "date": (pa.date32(), "DATE", _DAYS),
-    "datetime": (pa.timestamp("us"), "DATETIME(6)", _DATETIMES),
-    "timestamp": (pa.timestamp("us", "UTC"), "DATETIME(6)", _TIMESTAMPS),
-    "binary": (pa.binary(), _HEX, KeyLimits()),
-    "varbinary": (pa.binary(), _HEX, KeyLimits()),
-    "tinyblob": (pa.binary(), _HEX, KeyLimits()),
-    "blob": (pa.binary(), _HEX, KeyLimits()),
-    "mediumblob": (pa.binary(), _HEX, KeyLimits()),
-    "longblob": (pa.binary(), _HEX, KeyLimits()),
-    "uuid": (pa.string(), "LONGTEXT CHARACTER SET utf8mb4", KeyLimits(uuid=True)),
-    "inet4": (pa.string(), "LONGTEXT CHARACTER SET utf8mb4", KeyLimits()),
-    "inet6": (pa.string(), "LONGTEXT CHARACTER SET utf8mb4", KeyLimits()),
-}
+def key_instead(column: TableColumn) -> str:
+    """What to do where srj can't compare."""
+    known = _column_entry(column)
+    return GENERATED if known is None else known.key_instead
+
+
+def _column_entry(column: TableColumn) -> TypeEntry | None:
+    known = entry_of_column(column.data_type, unsigned="unsigned" in column.column_type)
+    return LONG_DECIMAL if known is DECIMAL and _declared_digits(column)[0] > _MAX_DIGITS else known
+
+
+def _declared_digits(column: TableColumn) -> tuple[int, int]:
+    precision, scale = column.column_type.partition("(")[2].partition(")")[0].split(",")
+    return int(precision), int(scale)
 
 
 def keeps(described: pa.DataType, field: Any) -> bool:
@@ -190,7 +112,7 @@ def keeps(described: pa.DataType, field: Any) -> bool:
 
 def keeps_key(described: pa.DataType, field: Any) -> bool:
     """Whether a key column, here as a result, is still of the type that keys are converted to."""
-    return bool(result_type(field) == (_INTEGERS[FIELD_TYPE.LONGLONG][True] if described == pa.uint64() else described))
+    return bool(result_type(field) == (_UNSIGNED if described == pa.uint64() else described))
 
 
 def _is_exact_number(arrow: pa.DataType) -> bool:

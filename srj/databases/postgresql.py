@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from srj.databases.base import Answer
 from srj.databases.failures import too_large_row
+from srj.databases.lists import shown
 from srj.databases.postgresql_characters import REFUSED, Characters
 from srj.databases.postgresql_describe import describe
 from srj.databases.postgresql_errors import asking, connecting
@@ -94,7 +95,7 @@ class PostgreSQLConnection:
         self._question = question
         self._watched: tuple[Column | KeyColumn, ...] = (*description.key, *description.columns)
         self._columns = description.columns
-        self._schema = pa.schema([(part.name, part.type) for part in description.columns])
+        self._schema = pa.schema([(part.name, part.stored) for part in description.columns])
         self._characters = Characters(connection)
         self._server_timeout = 0.0
 
@@ -163,8 +164,9 @@ class PostgreSQLConnection:
         ordinals = numbers(sent[0]) - 1
         if not self._columns:
             return Answer(np.sort(ordinals), _empty_columns(len(ordinals)))
-        arrays = read_columns(sent[1:], [(part.name, part.type) for part in self._columns])
+        arrays = read_columns(sent[1:], [(part.name, part.stored) for part in self._columns])
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        shown(rows, self._columns)  # what can't be unpacked is an error of this lookup, before anything of it is kept
         if np.any(ordinals[1:] < ordinals[:-1]):
             order = np.argsort(ordinals, kind="stable")
             return Answer(ordinals[order], rows.take(pa.array(order)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from srj.databases.postgresql_sql import quote
@@ -42,7 +42,8 @@ WITH RECURSIVE typed(position, type, modifier, shown) AS (
     FROM typed d JOIN pg_type t ON t.oid = d.type WHERE t.typtype = 'd'
 )
 SELECT d.shown, d.modifier, t.typname::text AS name, t.typtype::text AS kind,
-       format_type(t.oid, NULL) AS sql, quote_ident(n.nspname) AS schema
+       format_type(t.oid, NULL) AS sql, quote_ident(n.nspname) AS schema,
+       (SELECT e.oid FROM pg_type e WHERE e.typarray = t.oid) AS element
 FROM typed d JOIN pg_type t ON t.oid = d.type JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE t.typtype <> 'd' ORDER BY d.position
 """
@@ -127,10 +128,16 @@ async def find_relation(connection: asyncpg.Connection, question: Question) -> R
 
 
 async def base_types(connection: asyncpg.Connection, types: Sequence[tuple[int, int]]) -> list[DbType]:
-    """The types of these (pg_type.oid, modifier), domains as what they are made of."""
+    """The types of these (pg_type.oid, modifier), domains as what they are made of; an array's modifier is its elements'."""
     oids, modifiers = [oid for oid, _ in types], [modifier for _, modifier in types]
     rows = await connection.fetch(_TYPES, list(range(len(types))), oids, modifiers)
-    return [DbType(row["name"], row["kind"], row["modifier"], row["shown"], row["sql"], row["schema"]) for row in rows]
+    arrays = [row for row in rows if row["element"] is not None]
+    elements = iter(await base_types(connection, [(row["element"], row["modifier"]) for row in arrays]) if arrays else ())
+    described = [DbType(row["name"], row["kind"], row["modifier"], row["shown"], row["sql"], row["schema"]) for row in rows]
+    return [
+        db_type if row["element"] is None else replace(db_type, element=next(elements))
+        for db_type, row in zip(described, rows, strict=True)
+    ]
 
 
 async def unique_indexes(connection: asyncpg.Connection, relation: Relation) -> list[asyncpg.Record]:

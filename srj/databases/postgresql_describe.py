@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     import asyncpg
     from asyncpg.prepared_stmt import PreparedStatement
 
-_TYPED_NUMERIC = re.compile(r"(?:::|\bAS)\s*(?:numeric|decimal|dec)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)\s*\)*\s*\Z", re.IGNORECASE)
+_TYPED_NUMERIC = re.compile(
+    r"(?:::|\bAS)\s*(?:numeric|decimal|dec)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)(?:\s*\[\d*\])*\s*\)*\s*\Z", re.IGNORECASE
+)
 _FEW_ROWS = 1000  # below this a table scan costs less than a round trip
 _FOREIGN, _VIEW = "f", "v"
 
@@ -138,7 +140,9 @@ async def _column(connection: asyncpg.Connection, question: Question, relation: 
         sql, name = named_expression(text, question.table, relation.types)
         db_type = await _expression_type(connection, question, relation, text, sql)
     value = value_type(db_type, sql, name)
-    return Column(name, sql, db_type.shown, value.arrow, value.default_width), Returned(sql, value.wire)
+    return Column(name, sql, db_type.shown, value.arrow, value.default_width), Returned(
+        sql, value.wire, pa.types.is_list(value.arrow)
+    )
 
 
 async def _expression_type(connection: asyncpg.Connection, question: Question, relation: Relation, text: str, sql: str) -> DbType:
@@ -147,7 +151,7 @@ async def _expression_type(connection: asyncpg.Connection, question: Question, r
     statement = await _prepare(connection, question, part, f"SELECT ({sql}\n) AS x FROM {relation.sql} WHERE false")
     (attribute,) = statement.get_attributes()
     # The driver does not tell a numeric's precision, so it must stand in the expression.
-    typed = _TYPED_NUMERIC.search(sql) if attribute.type.name == "numeric" else None
+    typed = _TYPED_NUMERIC.search(sql) if attribute.type.name in {"numeric", "numeric[]"} else None
     modifier = (int(typed[1]) << 16 | int(typed[2] or 0)) + 4 if typed else -1
     (db_type,) = await base_types(connection, [(attribute.type.oid, modifier)])
     return db_type

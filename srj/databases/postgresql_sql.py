@@ -6,6 +6,7 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from srj.databases.lists import packed
 from srj.databases.postgresql_types import travels_as_text
 from srj.databases.postgresql_wire import Sent, send
 
@@ -46,11 +47,17 @@ class Returned:
 
     Attributes:
         sql: its quoted name, or the user's expression.
-        wire: the SQL type in which it is sent.
+        wire: the SQL type in which it is sent; of a column of arrays, in which their elements are.
+        is_array: whether it is one.
     """
 
     sql: str
     wire: str
+    is_array: bool = False
+
+    def sent(self, name: str) -> Sent:
+        """The column as it is sent, from a subquery that calls it `name`."""
+        return Sent(name, self.wire, packed(name, self.wire) if self.is_array else "")
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,7 @@ class Lookup:
         )
 
     def _sent(self, rows: str) -> str:
-        sent = send([Sent(f"srj_c{i}", column.wire) for i, column in enumerate(self.columns)], rows, ordinal="ord")
+        sent = send([column.sent(f"srj_c{i}") for i, column in enumerate(self.columns)], rows, ordinal="ord")
         if not self.types:
             return sent
         changed = ", ".join(_if_changed(own, oid, name) for own, (oid, name) in zip(self._own_types(), self.types, strict=True))

@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from srj.databases.base import KeyLimits
+from srj.databases.lists import list_of
+from srj.databases.postgresql_table import CITEXT, ENUM, NUMERIC, UNBOUNDED, entry
 from srj.databases.postgresql_wire import EPOCH_DAYS, EPOCH_MICROS
 from srj.errors import TableError
 
@@ -20,14 +22,14 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from srj.databases.typing import TypeEntry
+
 _ANY = KeyLimits()
 _UTC = pa.timestamp("us", "UTC")
 _LOCAL = pa.timestamp("us")
 _MAX_DIGITS = 38  # of Spark's decimals
 _DEFAULT_WIDTH = 32
 _ONE_BYTE = ("ISO_8859_", "KOI8", "LATIN", "WIN")
-_FIRST_DAY = -2_440_588  # 4713-11-24 BC, the first that PostgreSQL's date and timestamp types hold
-_LAST_DAY = 2_145_042_905  # 5874897-12-31; the last timestamp lies beyond Arrow's own
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class DbType:
         shown: as people write it, domains by their own name: ``numeric(10,2)``.
         sql: the base type's name with its schema, where one is needed: fit for a cast.
         schema: where the base type lives, quoted.
+        element: of an array, its elements' type; else None.
     """
 
     name: str
@@ -49,11 +52,12 @@ class DbType:
     shown: str
     sql: str
     schema: str
+    element: DbType | None = None
 
 
 @dataclass(frozen=True)
 class ValueType:
-    """How a column's values come: as this Arrow type, by way of the SQL type `wire`."""
+    """How a column's values come: as this Arrow type, by way of the SQL type `wire`, which is an array's elements'."""
 
     arrow: pa.DataType
     wire: str
@@ -61,7 +65,7 @@ class ValueType:
     @property
     def default_width(self) -> int:
         """Mean bytes a value when no statistics say so; 0 for fixed widths."""
-        return _DEFAULT_WIDTH if self.arrow in {pa.string(), pa.binary()} else 0
+        return _DEFAULT_WIDTH if self.arrow in {pa.string(), pa.binary()} or types.is_list(self.arrow) else 0
 
 
 @dataclass(frozen=True)
@@ -88,36 +92,6 @@ class KeyType:
         return f"{column} = {key}::{self.cast}"
 
 
-_PLAIN = {
-    "bool": ValueType(pa.bool_(), "bool"),
-    "int2": ValueType(pa.int16(), "int2"),
-    "int4": ValueType(pa.int32(), "int4"),
-    "int8": ValueType(pa.int64(), "int8"),
-    "float4": ValueType(pa.float32(), "float4"),
-    "float8": ValueType(pa.float64(), "float8"),
-    "bytea": ValueType(pa.binary(), "bytea"),
-    "date": ValueType(pa.date32(), "date"),
-    "timestamp": ValueType(_LOCAL, "timestamp"),
-    "timestamptz": ValueType(_UTC, "timestamptz"),
-    "text": ValueType(pa.string(), "text"),
-    "varchar": ValueType(pa.string(), "text"),
-    # A cast of char(n) to text would drop its padding.
-    "bpchar": ValueType(pa.string(), "bpchar"),
-}
-_AS_TEXT = {"name", "citext", "uuid", "json", "jsonb"}
-
-_KEYS = {name: KeyType(value.arrow, name, name) for name, value in _PLAIN.items()}
-_KEYS |= {name: KeyType(pa.string(), "text", "text", KeyLimits(no_nul=True)) for name in ("text", "varchar", "name")}
-_KEYS |= {
-    # Without a length: a cast to char(n) or varchar(n) would cut keys off.
-    "bpchar": KeyType(pa.string(), "text", "bpchar", KeyLimits(no_nul=True)),
-    "uuid": KeyType(pa.string(), "text", "uuid", KeyLimits(uuid=True)),
-    "date": KeyType(pa.date32(), "date", "date", KeyLimits(lowest=_FIRST_DAY, highest=_LAST_DAY)),
-    "timestamp": KeyType(_LOCAL, "timestamp", "timestamp", KeyLimits(lowest=_FIRST_DAY * 86_400_000_000)),
-    "timestamptz": KeyType(_UTC, "timestamptz", "timestamptz", KeyLimits(lowest=_FIRST_DAY * 86_400_000_000)),
-}
-
-
 def value_type(db_type: DbType, expression: str, name: str) -> ValueType:
     """How a column or expression of this type arrives.
 
@@ -129,30 +103,22 @@ def value_type(db_type: DbType, expression: str, name: str) -> ValueType:
     Raises:
         TableError: Spark has no such type; the message holds the expression that works.
     """
-    if db_type.kind == "b" and db_type.name in _PLAIN:
-        return _PLAIN[db_type.name]
-    if db_type.kind == "e" or (db_type.kind == "b" and db_type.name in _AS_TEXT):
-        return ValueType(pa.string(), "text")
-    numeric = db_type.kind == "b" and db_type.name == "numeric"
-    if numeric and (digits := _digits(db_type)) is not None:
-        return ValueType(pa.decimal128(*digits), "text")
-    advice = f"CAST({expression} AS numeric(38,10))" if numeric else f"({expression})::text"
-    if not numeric and expression.startswith('"') and expression.count('"') == 2:
-        advice = f"{expression}::text"
+    element = db_type.element
+    known = _entry(element or db_type)
+    if known.arrow is not None:
+        if element is not None:
+            return ValueType(list_of(value_type(element, expression, name).arrow), known.wire)
+        return ValueType(pa.decimal128(*(_digits(db_type) or ())) if known.digits else known.arrow, known.wire)
+    # A cast by :: binds more tightly than most of what an expression may be made of; CAST(… AS …) has brackets of its own.
+    is_column = expression.startswith('"') and expression.count('"') == 2
+    instead = known.instead if element is None else _of_array(known.instead)
+    advice = instead.format(expression if is_column or "CAST(" in instead else f"({expression})")
     alias = name if name.isidentifier() and name == name.lower() else '"' + name.replace('"', '""') + '"'
+    lacking = " without a precision of at most 38 digits" if known is UNBOUNDED else ""
     raise TableError(
-        f"expected columns of types that Spark has, got {name} of type {db_type.shown}"
-        f"{' without a precision of at most 38 digits' if numeric else ''}; write {advice + ' AS ' + alias!r} in its place"
+        f"expected columns of types that Spark has, got {name} of type {db_type.shown}{lacking}; write "
+        f"{advice + ' AS ' + alias!r} in its place"
     )
-
-
-def wire(arrow: pa.DataType) -> str:
-    """An SQL type in which values of an Arrow type can be sent, whatever their own.
-
-    >>> wire(pa.int32()), wire(pa.string()), wire(pa.decimal128(10, 2))
-    ('int4', 'text', 'text')
-    """
-    return next((value.wire for value in _PLAIN.values() if value.arrow == arrow), "text")
 
 
 def key_type(db_type: DbType, table: str, column: str) -> KeyType:
@@ -161,20 +127,31 @@ def key_type(db_type: DbType, table: str, column: str) -> KeyType:
     Raises:
         TableError: a key of this type can't come from Spark.
     """
-    name, text = db_type.name, KeyLimits(no_nul=True)
-    if db_type.kind == "e":
-        return KeyType(pa.string(), "text", db_type.sql, text, is_enum=True)
-    if db_type.kind == "b" and name == "citext":
-        return KeyType(pa.string(), "text", db_type.sql, text, db_type.schema)
-    if db_type.kind == "b" and name == "numeric":
-        digits = _digits(db_type)
-        return KeyType(pa.decimal128(*(digits or (38, 18))), "text", "numeric", KeyLimits(any_precision=digits is None))
-    if db_type.kind == "b" and name in _KEYS:
-        return _KEYS[name]
-    raise TableError(
-        f"expected a key of a type that Spark has, got {table}.{column} of type {db_type.shown}; "
-        "make a view with this column cast to text, and an index on that expression"
+    known = _entry(db_type)
+    if known.key is None:
+        raise TableError(
+            f"expected a key of a type that Spark has, got {table}.{column} of type {db_type.shown}; {known.key_instead}"
+        )
+    form = known.key
+    is_own = known in {ENUM, CITEXT}  # of a schema that a cast must name
+    return KeyType(
+        arrow=pa.decimal128(*(_digits(db_type) or ())) if known.digits else form.arrow,
+        wire=form.wire or form.cast,
+        cast=db_type.sql if is_own else form.cast,
+        limits=form.limits,
+        schema=db_type.schema if known is CITEXT else "",
+        is_enum=known is ENUM,
     )
+
+
+def _of_array(cast: str) -> str:
+    """The cast of an array, from that of an element."""
+    return f"{cast[:-1]}[])" if cast.endswith(")") else f"{cast}[]"
+
+
+def _entry(db_type: DbType) -> TypeEntry:
+    known = entry(db_type.kind, db_type.name, is_array=db_type.element is not None)
+    return UNBOUNDED if known is NUMERIC and _digits(db_type) is None else known
 
 
 def python_encoding(server: str) -> str | None:

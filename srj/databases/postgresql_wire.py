@@ -54,21 +54,25 @@ class Sent:
     Attributes:
         name: its name there.
         wire: the SQL type in which its values are sent, one of those above; they are cast to it.
+        packed: of a column of arrays: the SQL that makes bytes of one, which are sent instead.
     """
 
     name: str
     wire: str
+    packed: str = ""
 
     @property
     def value(self) -> str:
         """What is computed for a row: of any length in its binary form, else as it is."""
+        if self.packed:
+            return self.packed
         value = f"{self.name}::{self.wire}"
         return f"pg_catalog.{_SENDERS[self.wire]}({value})" if self.wire in _VARYING else value
 
     @property
     def aggregates(self) -> tuple[str, str]:
         """Of the values: those that are not NULL, and for each row its length, or whether it is not NULL."""
-        if self.wire in _VARYING:
+        if self.packed or self.wire in _VARYING:
             return _strung(self.name), _strung(f"pg_catalog.int4send(coalesce(pg_catalog.octet_length({self.name}), -1))")
         return _strung(f"pg_catalog.{_SENDERS[self.wire]}({self.name})"), _strung(f"pg_catalog.boolsend({self.name} IS NOT NULL)")
 
@@ -134,9 +138,23 @@ def read_column(values: bytes | None, marks: bytes | None, arrow: pa.DataType, n
     values, marks = values or b"", marks or b""
     if types.is_decimal(arrow):
         return _decimals(_varying(values, marks, pa.string(), name), arrow, name)
-    if types.is_string(arrow) or types.is_binary(arrow):
+    if is_varying(arrow):
         return _varying(values, marks, arrow, name)
     return _fixed(values, marks, arrow, name)
+
+
+def sender(wire: str) -> str:
+    """The function that gives a value's binary form.
+
+    >>> sender("int4")
+    'int4send'
+    """
+    return _SENDERS[wire]
+
+
+def is_varying(arrow: pa.DataType) -> bool:
+    """Whether values that become this type are sent with their lengths; those of decimals are text."""
+    return bool(types.is_string(arrow) or types.is_binary(arrow) or types.is_decimal(arrow))
 
 
 def _varying(values: bytes, marks: bytes, arrow: pa.DataType, name: str) -> pa.Array:

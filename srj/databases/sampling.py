@@ -50,7 +50,7 @@ async def _sample_postgresql(question: Question, description: Description, count
     from srj.databases.postgresql import close_connection, open_connection  # noqa: PLC0415 - each driver is imported only for its own URLs
     from srj.databases.postgresql_errors import asking  # noqa: PLC0415
     from srj.databases.postgresql_sql import quote  # noqa: PLC0415
-    from srj.databases.postgresql_types import wire  # noqa: PLC0415
+    from srj.databases.postgresql_table import wire  # noqa: PLC0415
     from srj.databases.postgresql_wire import Sent, read_columns, send  # noqa: PLC0415
 
     names = [f"k{i}" for i in range(len(description.key))]

@@ -28,20 +28,22 @@ class Keys:
 
     Attributes:
         columns: an array a key column, each of length n, of the table's key types (`KeyColumn.type`); every NaN in the same bits,
-            as `of` makes it.
+            and no -0, as `of` makes it.
     """
 
     columns: tuple[pa.Array, ...]
 
     @staticmethod
     def of(columns: Sequence[pa.Array]) -> Keys:
-        """Keys of any bits: all NaN, of which there are many, become the one that equals itself, as databases have it.
+        """Keys of any bits: all NaN, of which there are many, become the one that equals itself, and -0 becomes 0.
 
-        >>> keys = Keys.of([pa.array([float("nan"), -float("nan")])])
-        >>> len(keys.distinct()[0]), len(set(keys.values()))
-        (1, 1)
+        So they are to databases.
+
+        >>> keys = Keys.of([pa.array([float("nan"), -float("nan"), 0.0, -0.0])])
+        >>> len(keys.distinct()[0]), len(set(keys.values())), len(set(keys.encoded.words.ravel().tolist()))
+        (2, 2, 2)
         """
-        return Keys(tuple(_with_one_nan(column) if pa.types.is_floating(column.type) else column for column in columns))
+        return Keys(tuple(_with_one_form(column) if pa.types.is_floating(column.type) else column for column in columns))
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -109,7 +111,8 @@ def _plain(column: pa.Array) -> pa.Array:
     return column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
 
 
-def _with_one_nan(column: pa.Array) -> pa.Array:
+def _with_one_form(column: pa.Array) -> pa.Array:
+    column = pc.add(column, pa.scalar(0.0, column.type))  # which makes 0 of -0
     nan = pc.is_nan(column)
     return pc.if_else(nan, pa.scalar(_NAN, column.type), column) if nan.true_count else column
 

@@ -33,8 +33,8 @@ class LookupSpec:
 
     @property
     def columns(self) -> pa.Schema:
-        """The table's columns that come back."""
-        return pa.schema([(column.name, column.type) for column in self.description.columns])
+        """The table's columns that come back, as they are kept."""
+        return pa.schema([(column.name, column.stored) for column in self.description.columns])
 
     def fingerprint(self, own: bytes = b"") -> str:
         """The same for lookups that may share a cache: all that decides what an answer is, none of the changing estimates.

@@ -1,0 +1,192 @@
+"""Every type, joined by srj and by the database: the same rows for every how, cold and from the cache, in order and not."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from srj.databases import mysql_table, postgresql_table
+from srj.databases.lists import list_of
+from srj.errors import LookupFailedError
+from tests.ground import Ground, open_ground, spec_of
+from tests.postgresql_place import refusal
+from tests.type_cases import MYSQL, MYSQL_REFUSED, POSTGRES, POSTGRES_REFUSED, POSTGRES_REFUSED_ARRAYS, POSTGRES_SETUP, Refused
+from tests.type_walk import HOWS, TypeCase, described, fetch, fill, own_join, plain, stream_of, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.servers import Server
+
+
+# The text that is walked by itself has a collation.
+_ELEMENTS = {"text[]": 'text COLLATE "C"'}
+_SHOWN = "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attname = 'x' AND attrelid = 'odd'::regclass"
+
+
+@pytest.fixture(scope="module")
+def postgres_types(postgres: Server) -> Iterator[Ground]:
+    """A database with types of its users'."""
+    postgres.execute("CREATE DATABASE srj_types TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'")
+    ground = Ground(postgres, "srj_types")
+    ground.sql(POSTGRES_SETUP)
+    yield ground
+    postgres.execute("DROP DATABASE srj_types WITH (FORCE)")
+
+
+@pytest.fixture(scope="module")
+def mysql_types(mariadb: Server) -> Iterator[Ground]:
+    yield from open_ground(mariadb, "srj_types")
+
+
+def test_every_entry_is_walked() -> None:
+    """As a column and a key where it can be one, and refused where it can't."""
+    for entries, cases, refused in (
+        (postgresql_table.ENTRIES, POSTGRES, POSTGRES_REFUSED),
+        (mysql_table.ENTRIES, MYSQL, MYSQL_REFUSED),
+    ):
+        as_columns = {case.entry.title for case in cases if case.is_column} | {"json"}  # MySQL's, which MariaDB has not
+        assert as_columns - {"json"} <= {entry.title for entry in entries if entry.arrow is not None} <= as_columns
+        assert {case.entry.title for case in cases if case.streams} == {entry.title for entry in entries if entry.key is not None}
+        known = {entry.title for entry in entries if entry.arrow is None or entry.key is None}
+        assert known - {"json", "null"} == {one.entry.title for one in refused}
+
+
+def _name(case: TypeCase | Refused) -> str:
+    return re.sub(r"\W+", "-", case.sql)
+
+
+@pytest.mark.parametrize("case", POSTGRES, ids=_name)
+def test_postgresql_answers_alike(postgres_types: Ground, case: TypeCase) -> None:
+    """With its own equality, whatever the collation."""
+    _check(postgres_types, case)
+
+
+@pytest.mark.parametrize("case", MYSQL, ids=_name)
+def test_mariadb_answers_alike(mysql_types: Ground, case: TypeCase) -> None:
+    """With its own equality, whatever the collation."""
+    _check(mysql_types, case)
+
+
+def _check(ground: Ground, case: TypeCase) -> None:
+    fill(ground, case)
+    for how in HOWS if case.streams else HOWS[:2]:  # what adds no column has nothing to do with one that is no key
+        adds = how in ("left", "inner")
+        with described(ground, how, ["n", "v"] if adds else None) as spec:
+            if adds:
+                assert [column.type for column in spec.description.columns] == [pa.int32(), _arrow(case)]
+            streams = case.streams or (pa.int32(),)
+            for stream in streams if how == "left" else streams[:1]:
+                positions, batches = stream_of(case.keys, stream)
+                found = walk(spec, how, positions, batches)
+                value = "walked.v" if ground.is_postgres or case.sql != "FLOAT" else "walked.v + 0e0"
+                assert found == own_join(ground, how, ["walked.n", value], positions, case.equal), stream
+                assert len(found) > 1
+
+
+@pytest.mark.parametrize("refused", POSTGRES_REFUSED, ids=_name)
+def test_postgresqls_other_types_are_refused_with_what_works(postgres_types: Ground, refused: Refused) -> None:
+    """As a column and as a key, each with its own advice, which is taken literally."""
+    ground = postgres_types
+    ground.sql(f"DROP TABLE IF EXISTS odd CASCADE; CREATE TABLE odd (id int, x {refused.sql})")
+    ground.sql(f"INSERT INTO odd VALUES (1, {refused.literal}), (2, NULL)")
+    if refused.entry.arrow is None:
+        _check_advice(ground)
+    if refused.entry.key is None:
+        message = refusal(lambda: spec_of(ground.url, "odd", "x"))
+        ((shown,),) = ground.sql(_SHOWN)
+        assert f"got odd.x of type {shown}; " in message
+        kind = re.search(r"; make a view with this column cast to (\w+)(, and an index on that expression)?$", message)
+        assert kind is not None
+        ground.sql(f"CREATE VIEW odd_view AS SELECT id, x::{kind[1]} AS x FROM odd")
+        if kind[2] is not None:
+            ground.sql(f"CREATE INDEX odd_index ON odd ((x::{kind[1]}))")
+            assert spec_of(ground.url, "odd_view", "x").description.index == "odd_index"
+        _check_key(ground, "odd_view", "x")
+
+
+@pytest.mark.parametrize("refused", POSTGRES_REFUSED_ARRAYS, ids=_name)
+def test_arrays_of_refused_types_are_refused_with_what_works(postgres_types: Ground, refused: Refused) -> None:
+    """Cast as their elements would be."""
+    postgres_types.sql(f"DROP TABLE IF EXISTS odd CASCADE; CREATE TABLE odd (id int, x {refused.sql})")
+    postgres_types.sql(f"INSERT INTO odd VALUES (1, {refused.literal}), (2, NULL)")
+    _check_advice(postgres_types)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        (
+            "int[][]",
+            "{{1,2},{3,4}}",
+            "expected arrays of one dimension in column x, got one of several; write array_to_json(x)::text",
+        ),
+        ("date[]", "{2024-01-01,infinity}", "expected dates of the years 1 to 9999 in column x"),
+        ("numeric(5,1)[]", "{1,NaN}", "expected numbers of type decimal(5,1) in column x"),
+    ],
+)
+def test_an_array_that_no_list_of_spark_can_be_fails_its_lookup(
+    postgres_types: Ground, kind: str, value: str, message: str
+) -> None:
+    """With the column's name; others of the table are joined."""
+    postgres_types.sql(f"DROP TABLE IF EXISTS odd CASCADE; CREATE TABLE odd (id int, x {kind})")
+    postgres_types.sql(f"INSERT INTO odd VALUES (1, '{value}'), (2, '{{}}'), (3, NULL)")
+    with described(postgres_types, "left", None, "odd", "id") as spec:
+        with pytest.raises(LookupFailedError, match=re.escape(message)):
+            walk(spec, "left", [0], [pa.array([1], pa.int32())])
+        assert walk(spec, "left", [0, 1, 2], [pa.array([2, 3, 4], pa.int32())]) == [(0, []), (1, None), (2, None)]
+    json = "array_to_json(x)::text AS x"
+    with described(postgres_types, "left", [json], "odd", "id") as spec:
+        assert walk(spec, "left", [0], [pa.array([1], pa.int32())]) == [
+            tuple(postgres_types.sql(f"SELECT 0, {json} FROM odd WHERE id = 1")[0])
+        ]
+
+
+@pytest.mark.parametrize("refused", MYSQL_REFUSED, ids=_name)
+def test_mariadbs_other_types_are_refused_with_what_works(mysql_types: Ground, refused: Refused) -> None:
+    """As a column and as a key, each with its own advice, which is taken literally."""
+    ground = mysql_types
+    ground.sql(f"CREATE OR REPLACE TABLE odd (id int, x {refused.sql}); INSERT INTO odd VALUES (1, {refused.literal}), (2, NULL)")
+    _check_advice(ground)
+    message = refusal(lambda: spec_of(ground.url, "odd", "x"))
+    assert message.endswith("; add a generated column of another type, such as CHAR, and index it")
+    assert f"got 'x' of type {refused.sql.lower()}; " in message
+    cast = refused.entry.instead.format("x")
+    ground.sql(f"ALTER TABLE odd ADD y CHAR(100) GENERATED ALWAYS AS ({cast}) STORED, ADD INDEX odd_index (y)")
+    assert spec_of(ground.url, "odd", "y", columns=["id"]).description.index == "odd_index"
+    _check_key(ground, "odd", "y")
+
+
+def _check_advice(ground: Ground) -> None:
+    """What the message says to write gives what it gives in the database."""
+    message = refusal(lambda: spec_of(ground.url, "odd", "id"))
+    assert "got x of type " in message or "got 'x' of type " in message
+    advice = re.search(r" write (['\"])(.*)\1 in ", message)
+    assert advice is not None
+    with described(ground, "inner", [advice[2]], "odd", "id") as spec:
+        found = walk(spec, "inner", [0, 1, 2], [pa.array([1, 2, 3], pa.int32())])
+    own = fetch(ground, f"SELECT id - 1, {advice[2]} FROM odd ORDER BY id")
+    assert found == [tuple(map(plain, row)) for row in own]
+    assert found[0][1] is not None
+    assert found[1][1] is None
+
+
+def _check_key(ground: Ground, table: str, key: str) -> None:
+    ((value,),) = fetch(ground, f"SELECT {key} FROM {table} WHERE id = 1")
+    kind = spec_of(ground.url, table, key, columns=["id"]).description.key[0].type
+    assert ground.join(table, pa.array([value, None], kind), key, columns=["id"]) == [(0, 1)]
+
+
+def _arrow(case: TypeCase) -> pa.DataType | None:
+    if not case.is_column:
+        return pa.int32()
+    if case.entry.of_elements:
+        element = next(one for one in POSTGRES if one.sql == _ELEMENTS.get(case.sql, case.sql).removesuffix("[]"))
+        return list_of(_arrow(element))
+    if not case.entry.digits:
+        return case.entry.arrow
+    declared = re.findall(r"\d+", "9,2" if case.sql == "amount" else case.sql)
+    return pa.decimal128(int(declared[0]), int((declared[1:] or [0])[0]))

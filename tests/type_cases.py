@@ -1,0 +1,300 @@
+"""Values of every type in the type tables: edges and random ones, what a stream may ask for, and what is refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from srj.databases import mysql_table, postgresql_table
+from tests.type_walk import TypeCase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from srj.databases.typing import TypeEntry
+
+RANDOM = Random(6)
+HOW_MANY = 12
+_UTC = pa.timestamp("us", "UTC")
+_LOCAL = pa.timestamp("us")
+_WHOLE = (pa.int64(), pa.int8(), pa.int16(), pa.int32(), pa.decimal128(38, 0))
+_NAN = float("nan")
+_INFINITIES = (float("inf"), float("-inf"))
+# Case, accents put together and apart, zero-width, spaces before and behind, quotes of every kind, four bytes, nothing.
+_WORDS = (
+    *("", " ", "a", "A", "a ", " a", "ab", "é", "e\u0301", "É", "ß", "ss", "SS", "a\u200b", "\ufeffa"),
+    *("\u0130", "i", "\u0131", "Ω", "\u2126", "😀"),  # i with a dot where others have none, ohm and omega
+    *("'", '"', "\\", "\\'", "%s", "%", "{a,b}", "[1]", "NULL", "a\tb", "a\nb", "a\u00a0", "x" * 13, "é" * 300),
+)
+_UUIDS = ("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff")
+_UUID_FORMS = (_UUIDS[0].upper(), f"{{{_UUIDS[0]}}}", _UUIDS[0].replace("-", ""), _UUIDS[0][:-1] + "2")
+_FIRST, _LAST = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)  # noqa: DTZ001  the zone follows
+_NO_UUIDS = ("", "nonsense", _UUIDS[0] + "0", _UUIDS[0][:-1])
+_BYTES = (b"", b"\0", b"\0\0", b"\xff\xfe", b"'", b"\\", b"%", b"a", b"A", b"a ", bytes(range(256)))
+
+
+def _several(draw: Callable[[], Any]) -> tuple[Any, ...]:
+    return tuple(draw() for _ in range(HOW_MANY))
+
+
+def _wholes(bits: int, *, unsigned: bool = False) -> tuple[int, ...]:
+    low, high = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return (low, high, low + 1, high - 1, 0, 1, 5, *_several(lambda: RANDOM.randint(low, high)))
+
+
+def _decimals(precision: int, scale: int) -> tuple[Decimal, ...]:
+    most = 10**precision - 1
+    edges = (0, 1, -1, most, -most)
+    return tuple(_scaled(whole, scale) for whole in (*edges, *_several(lambda: RANDOM.randint(-most, most))))
+
+
+def _scaled(whole: int, scale: int) -> Decimal:
+    return Decimal((int(whole < 0), tuple(map(int, str(abs(whole)))), -scale))
+
+
+def _floats(kind: type[np.float32 | np.float64], *more: float) -> tuple[float, ...]:
+    limits = np.finfo(kind)
+    edges = (0.0, -0.0, 0.1, 1e10, limits.max, limits.min, limits.tiny, *more)
+    return tuple(float(kind(one)) for one in (*edges, *_several(lambda: RANDOM.gauss(0, 1e6))))
+
+
+def _texts(*, most: int = 400) -> tuple[str, ...]:
+    drawn = _several(lambda: "".join(RANDOM.choices("aAeé ßs'\\😀\u0301", k=RANDOM.randint(0, 4))))
+    return tuple(word for word in (*_WORDS, *drawn) if len(word) <= most)
+
+
+def _days(first: date = date.min, last: date = date.max) -> tuple[date, ...]:
+    span = (last - first).days
+    drawn = _several(lambda: first + timedelta(RANDOM.randint(0, span)))
+    return (first, last, date(2024, 2, 29), date(1970, 1, 1), date(1900, 3, 1), *drawn)
+
+
+def _times(zone: Any, first: datetime = _FIRST, last: datetime = _LAST) -> tuple[datetime, ...]:
+    span = (last - first).days - 1
+    drawn = _several(lambda: first + timedelta(RANDOM.randint(0, span), RANDOM.randint(0, 86399), RANDOM.randint(0, 999_999)))
+    edges = (first, last, datetime(2024, 2, 29, 23, 59, 59, 999_999), datetime(2024, 3, 31, 2, 30))  # noqa: DTZ001  the zone follows
+    return tuple(time.replace(tzinfo=zone) for time in (*edges, *drawn))
+
+
+def _seconds(times: tuple[datetime, ...]) -> tuple[datetime, ...]:
+    return tuple(time.replace(microsecond=0) for time in times)
+
+
+def _postgres(name: str, sql: str, values: tuple[Any, ...], *streams: pa.DataType, **more: Any) -> TypeCase:
+    entry = next(one for one in postgresql_table.ENTRIES if one.title == name)
+    return TypeCase(entry, sql, values, streams, **more)
+
+
+def _mysql(name: str, sql: str, values: tuple[Any, ...], *streams: pa.DataType, **more: Any) -> TypeCase:
+    entry = next(one for one in mysql_table.ENTRIES if one.title == name)
+    return TypeCase(entry, sql, values, streams, **more)
+
+
+def _arrays() -> list[TypeCase]:
+    """Arrays of other cases' values: empty, of NULLs alone, and of some values between which NULLs stand."""
+    elements = {
+        "bool": (True, False),
+        "smallint": _wholes(16),
+        "int": _wholes(32),
+        "bigint": _wholes(64),
+        "real": (0.5, _NAN),
+        "float8": _floats(np.float64),
+        "numeric(10,2)": _decimals(10, 2),
+        "text": _texts(),
+        "varchar(5)": _texts(most=5),
+        "char(5)": _texts(most=5),
+        "mood": _MOODS,
+        "short_text": ("abc", ""),
+        "uuid": _UUIDS,
+        "bytea": _BYTES,
+        "date": _days(),
+        "timestamp": _times(None),
+        "timestamptz": _times(UTC),
+        "jsonb": ('{"a": 1}', "null"),
+        "amount": (Decimal("1.50"),),
+    }
+    return [_postgres(_ARRAYS, f"{sql}[]", _lists(values)) for sql, values in elements.items()]
+
+
+def _lists(values: tuple[Any, ...]) -> tuple[list[Any], ...]:
+    drawn = _several(lambda: [None if RANDOM.random() < 0.2 else RANDOM.choice(values) for _ in range(RANDOM.randint(1, 5))])
+    return ([], [None], [None, None], list(values), [values[0]], *drawn)
+
+
+_ARRAYS = "arrays of these types"
+_MOODS = ("sad", "Happy", "so so", "")
+_CI = "COLLATE walk_ci"
+_NUL = ("\0", "a\0")
+_FRACTIONS = (Decimal("1.005"), Decimal("0.01"), Decimal("1.00"), Decimal(7), Decimal("99999999.99"))
+_DECIMAL_STREAMS = (pa.decimal128(38, 5), pa.decimal128(10, 2), pa.int64(), pa.decimal128(38, 0))
+# What the cases' types need, in a database of PostgreSQL; the extension has a schema that no search_path holds.
+POSTGRES_SETUP = """
+CREATE SCHEMA extras; CREATE EXTENSION citext SCHEMA extras;
+CREATE COLLATION walk_ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+CREATE TYPE mood AS ENUM ('sad', 'Happy', 'so so', '');
+CREATE DOMAIN short_text AS varchar(3) CHECK (VALUE <> 'no'); CREATE DOMAIN amount AS numeric(9,2); CREATE DOMAIN mood_of AS mood;
+CREATE TYPE pair AS (a int, b text)
+"""
+_CITEXT = "walked.k OPERATOR(extras.=) stream.k"
+
+POSTGRES = (
+    _postgres("boolean", "bool", (True, False), pa.bool_()),
+    _postgres("smallint", "smallint", _wholes(16), *_WHOLE, probes=(32768, -32769, 2**63 - 1), probed_as="numeric"),
+    _postgres("integer", "int", _wholes(32), *_WHOLE, probes=(2**31, -(2**31) - 1, 2**63 - 1), probed_as="numeric"),
+    _postgres("bigint", "bigint", _wholes(64), *_WHOLE, probes=(2**63, -(2**63) - 1, 10**37), probed_as="numeric"),
+    _postgres("numeric(p,s)", "numeric(10,2)", _decimals(10, 2), *_DECIMAL_STREAMS, probes=_FRACTIONS, probed_as="numeric"),
+    _postgres("numeric(p,s)", "numeric(38,10)", _decimals(38, 10), pa.decimal128(38, 10), pa.int64(), probes=(5, 10**18)),
+    _postgres("numeric(p,s)", "numeric(5)", _decimals(5, 0), *_WHOLE, probes=(Decimal(100_000), 7), probed_as="numeric"),
+    _postgres("numeric(p,s)", "amount", _decimals(9, 2), pa.decimal128(9, 2), probes=_FRACTIONS[:-1], probed_as="numeric"),
+    _postgres(
+        "numeric",
+        "numeric",
+        (*_decimals(38, 18), Decimal("NaN"), Decimal(10) ** 60, Decimal("1.5"), Decimal("1.50"), Decimal("1e-30")),
+        *(pa.decimal128(38, 18), pa.decimal128(10, 2), pa.int64()),
+        probes=(7, Decimal("1.500")),
+        is_column=False,
+    ),
+    _postgres("real", "real", _floats(np.float32, _NAN, *_INFINITIES), pa.float32(), probes=(0.5, -_NAN)),
+    _postgres("double precision", "float8", _floats(np.float64, _NAN, *_INFINITIES, 5e-324), pa.float64(), pa.float32()),
+    _postgres("text", 'text COLLATE "C"', _texts(), pa.string(), probes=("absent",), impossible=_NUL),
+    _postgres("text", f"text {_CI}", _texts(), pa.string(), probes=("SsX", "E\u0301"), impossible=_NUL),
+    _postgres("text", 'text COLLATE "und-x-icu"', _texts(), pa.string(), probes=("absent",), impossible=_NUL),
+    _postgres("varchar(n)", "varchar(5)", _texts(most=5), pa.string(), probes=_texts(), probed_as="text", impossible=_NUL),
+    _postgres("varchar(n)", "short_text", _texts(most=3), pa.string(), probes=("no", "abcd"), probed_as="text"),
+    _postgres("char(n)", "char(5)", _texts(most=5), pa.string(), probes=_texts(), probed_as="bpchar", impossible=_NUL),
+    _postgres("name", "name", _texts(most=12), pa.string(), probes=("n" * 64, "n" * 63), probed_as="text", impossible=_NUL),
+    _postgres("citext", "extras.citext", _texts(), pa.string(), probes=("AB", "SsX"), impossible=_NUL, equal=_CITEXT),
+    _postgres("enum", "mood", _MOODS, pa.string(), impossible=("happy", "angry", " sad", *_NUL)),
+    _postgres("enum", "mood_of", _MOODS, pa.string(), impossible=("happy",), equal="walked.k::mood = stream.k::mood"),
+    _postgres("uuid", "uuid", _UUIDS, pa.string(), probes=_UUID_FORMS, impossible=(*_NO_UUIDS, *_NUL)),
+    _postgres("bytea", "bytea", _BYTES, pa.binary(), probes=(b"\xff",)),
+    _postgres("date", "date", _days(), pa.date32(), probes=(date(2000, 1, 1),)),
+    _postgres("timestamp", "timestamp", _times(None), _LOCAL),
+    _postgres("timestamp", "timestamp(0)", _seconds(_times(None)), _LOCAL, probes=_times(None), probed_as="timestamp"),
+    _postgres("timestamp with time zone", "timestamptz", _times(UTC), _UTC),
+    *_arrays(),
+    _postgres("json, jsonb", "json", ('{"b": 1, "a" : [1.0, "é😀"]}', "null", '""', "1")),
+    _postgres("json, jsonb", "jsonb", ('{"b": 1, "a" : [1.0, "é😀"]}', "null", '""', "1e3")),
+)
+
+_PAD_CI, _NO_PAD, _BIN = "utf8mb4_general_ci", "utf8mb4_nopad_bin", "utf8mb4_bin"
+_DATETIME_EDGES = (datetime(1000, 1, 1), _LAST)  # noqa: DTZ001  DATETIME has no zone
+_STAMP_EDGES = (datetime(1970, 1, 1, 0, 0, 1), datetime(2038, 1, 19, 3, 14, 7, 999_999))  # noqa: DTZ001  the zone follows
+_NO_STAMPS = (datetime(1960, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC))
+
+
+def _mysql_wholes(name: str, bits: int) -> tuple[TypeCase, TypeCase]:
+    probed: dict[str, Any] = {"probes": (2**bits, -(2**bits), 2**63 - 1, -(2**63), -1), "probed_as": "DECIMAL(40,0)"}
+    return (
+        _mysql(name, name, _wholes(bits), *_WHOLE, **probed),
+        _mysql(f"{name} unsigned", f"{name} unsigned", _wholes(bits, unsigned=True), *_WHOLE, **probed),
+    )
+
+
+def _mysql_texts(sql: str, *, most: int = 400, last: int = 0x10FFFF, **more: Any) -> TypeCase:
+    """Text of a column in whose character set this is the last letter."""
+    words = [word for word in _texts(most=most) if all(ord(letter) <= last for letter in word)]
+    return _mysql(_LONG_TEXT, sql, tuple(words), pa.string(), **more)
+
+
+_LONG_TEXT = "char, varchar, tinytext, text, mediumtext, longtext"
+_PADDED = (b"a\0\0", b"\xff\xfe\0", b"abc")
+_LONG_BYTES = "binary, varbinary, tinyblob, blob, mediumblob, longblob"
+_WIDE = "VARCHAR(400) CHARACTER SET {} COLLATE {}"
+MYSQL = (
+    *_mysql_wholes("tinyint", 8),
+    *_mysql_wholes("smallint", 16),
+    *_mysql_wholes("mediumint", 24),
+    *_mysql_wholes("int", 32),
+    *_mysql_wholes("bigint", 64),
+    _mysql("decimal(p,s)", "DECIMAL(10,2)", _decimals(10, 2), *_DECIMAL_STREAMS, probes=_FRACTIONS, probed_as="DECIMAL(40,5)"),
+    _mysql("decimal(p,s)", "DECIMAL(38,10)", _decimals(38, 10), pa.decimal128(38, 10), pa.int64(), probes=(5,)),
+    _mysql("decimal(p,s)", "DECIMAL(38,38)", _decimals(38, 38), pa.decimal128(38, 38)),
+    _mysql("float", "FLOAT", _floats(np.float32)[:4] + _floats(np.float32)[7:], pa.float32(), impossible=(_NAN, *_INFINITIES)),
+    _mysql("double", "DOUBLE", _floats(np.float64, 5e-324), pa.float64(), pa.float32(), impossible=(_NAN, *_INFINITIES)),
+    _mysql("year", "YEAR", (1901, 2155, 0, 1999, 2024), *_WHOLE, probes=(1900, 2156, -1, 30_000), probed_as="INT"),
+    _mysql_texts(_WIDE.format("utf8mb4", _PAD_CI), probes=("ABSENT", "SsX")),
+    _mysql_texts(_WIDE.format("utf8mb4", "utf8mb4_unicode_520_ci"), probes=("SsX",)),
+    _mysql_texts(_WIDE.format("utf8mb4", _NO_PAD), probes=("a\0",)),
+    _mysql_texts(_WIDE.format("utf8mb4", _BIN), probes=("a\0",)),
+    _mysql_texts(_WIDE.format("latin1", "latin1_swedish_ci"), last=0xFF, impossible=("😀", "Ω", "?Ω")),
+    _mysql_texts(_WIDE.format("utf8mb3", "utf8mb3_general_ci"), last=0xFFFF, impossible=("😀", "a😀")),
+    _mysql_texts(_WIDE.format("utf16", "utf16_general_ci")),
+    _mysql_texts(
+        f"CHAR(5) CHARACTER SET utf8mb4 COLLATE {_PAD_CI}", most=5, probes=_texts(), probed_as=_WIDE.format("utf8mb4", _PAD_CI)
+    ),
+    _mysql_texts("TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"),
+    _mysql("enum", "ENUM('small','Large','')", ("small", "Large", ""), pa.string(), probes=("LARGE",), impossible=("2", "huge")),
+    _mysql("set", "SET('red','Blue')", ("red", "Blue", "red,Blue", ""), pa.string(), probes=("blue",), impossible=("3", "green")),
+    _mysql("uuid", "UUID", _UUIDS, pa.string(), probes=(_UUIDS[0].upper(), _UUIDS[0].replace("-", "")), impossible=_NO_UUIDS),
+    _mysql("inet4", "INET4", ("1.2.3.4", "127.0.0.1", "255.255.255.255"), pa.string(), impossible=("", "1.2.3", "::1")),
+    _mysql("inet6", "INET6", ("2001:db8::1", "::", "::ffff:1.2.3.4"), pa.string(), probes=("2001:DB8:0::1",), impossible=("", "x")),
+    _mysql(_LONG_BYTES, "VARBINARY(300)", _BYTES, pa.binary(), probes=(b"\xff",)),
+    _mysql(_LONG_BYTES, "BINARY(3)", _PADDED, pa.binary(), probes=(b"a", b"a\0", b"abcd"), probed_as="VARBINARY(9)"),
+    _mysql(_LONG_BYTES, "BLOB", _BYTES, pa.binary()),
+    _mysql("date", "DATE", _days(), pa.date32()),
+    _mysql("datetime", "DATETIME(6)", _times(None, *_DATETIME_EDGES), _LOCAL),
+    _mysql("datetime", "DATETIME", _seconds(_times(None)), _LOCAL, probes=_times(None), probed_as="DATETIME(6)"),
+    _mysql("timestamp", "TIMESTAMP(6)", _times(UTC, *_STAMP_EDGES), _UTC, impossible=_NO_STAMPS),
+)
+
+
+class Refused(NamedTuple):
+    """A type that is refused: how it is declared, and a value as SQL."""
+
+    entry: TypeEntry
+    sql: str
+    literal: str
+
+
+def _refused(entries: tuple[TypeEntry, ...], title: str, *pairs: tuple[str, str]) -> list[Refused]:
+    entry = next(one for one in entries if one.title == title)
+    return [Refused(entry, sql, literal) for sql, literal in pairs]
+
+
+_P, _M = postgresql_table.ENTRIES, mysql_table.ENTRIES
+POSTGRES_REFUSED = (
+    *_refused(_P, "numeric", ("numeric", "1.5"), ("numeric(40,2)", "1.5"), ("numeric(5,-2)", "12345"), ("numeric(2,3)", "0.012")),
+    *_refused(_P, "json, jsonb", ("json", """'{"a": 1}'"""), ("jsonb", """'{"a": 1}'""")),
+    *_refused(_P, "money", ("money", "'-12.34'")),
+    *_refused(_P, "time, time with time zone", ("time", "'24:00'"), ("time(3)", "'01:02:03.004'"), ("timetz", "'23:59:60+05:30'")),
+    *_refused(_P, "interval", ("interval", "'-1 mon 1 day -00:00:01.5'")),
+    *_refused(_P, "bit(n), bit varying(n)", ("bit(3)", "B'101'"), ("bit varying", "B''"), ("bit(80)", "B'1'::bit(80)")),
+    *_refused(
+        _P,
+        "inet, cidr, macaddr, macaddr8",
+        *(("inet", "'::1'"), ("inet", "'10.1.2.3/8'"), ("cidr", "'10.0.0.0/8'"), ("macaddr", "'08:00:2b:01:02:03'")),
+        ("macaddr8", "'08:00:2b:01:02:03:04:05'"),
+    ),
+    *_refused(_P, "oid", ("oid", "4294967295")),
+    *_refused(
+        _P,
+        "ranges, multiranges",
+        *(("int4range", "'[1,2)'"), ("tstzrange", "'[2024-01-01,)'"), ("numrange", "'empty'")),
+        ("int8multirange", "'{[1,2),[5,9)}'"),
+    ),
+    *_refused(_P, _ARRAYS, ("int[]", "'{1,NULL,2}'"), ("text[]", """'{"a,b",NULL,"NULL"}'""")),
+    *_refused(_P, "composite types", ("pair", "(1, 'a,b')")),
+    *_refused(_P, "xml", ("xml", "'<a>é</a>'")),
+    *_refused(_P, "geometric types", ("point", "'(1,2)'"), ("box", "'(1,2),(0,0)'"), ("circle", "'<(1,2),3>'")),
+    *_refused(_P, "any other type", ("tsvector", "'a b'"), ("pg_lsn", "'16/B374D848'"), ("int2vector", "'1 2'")),
+)
+# Of what is refused.
+POSTGRES_REFUSED_ARRAYS = _refused(
+    _P,
+    _ARRAYS,
+    *(("numeric[]", "'{1.5,NULL}'"), ("numeric(40,2)[]", "'{1.5}'"), ("money[]", "'{-12.34}'"), ("oid[]", "'{7}'")),
+    *(("inet[]", "'{::1,NULL}'"), ("time[]", "'{24:00}'"), ("int4range[]", """'{"[1,2)"}'"""), ("bit(3)[]", "'{101}'")),
+    *(("pair[]", """'{"(1,a)"}'"""), ("xml[]", "'{<a/>}'"), ("point[]", """'{"(1,2)"}'"""), ("tsvector[]", "'{a}'")),
+)
+MYSQL_REFUSED = (
+    *_refused(_M, "decimal of 39 to 65 digits", ("DECIMAL(65,2)", "1" * 63 + ".25"), ("DECIMAL(39,0)", "9" * 39)),
+    *_refused(_M, "time", ("TIME(3)", "'-838:59:59.000'"), ("TIME", "'25:00:00'")),
+    *_refused(_M, "bit", ("BIT(8)", "b'101'"), ("BIT(64)", "18446744073709551615")),
+    *_refused(_M, "geometry", ("POINT", "POINT(1, 2)"), ("GEOMETRY", "ST_GeomFromText('LINESTRING(0 0,1 1)')")),
+)
