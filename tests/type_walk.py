@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 HOWS = ("left", "inner", "semi", "anti")
 PASSWORD = "SRJ_TYPES_PASSWORD"  # noqa: S105  the name of a variable
-_QUICK = Batch(latency="1 ms")  # between batches nothing comes that would be worth waiting for
+_QUICK = Batch(max_wait="1 ms")  # between batches nothing comes that would be worth waiting for
 _FLOATING = (pa.float32(), pa.float64())
 
 
