@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tests.ground import Ground
 
 HOWS = ("left", "inner", "semi", "anti")
+FORMS = ("in order", "out of order")
 PASSWORD = "SRJ_TYPES_PASSWORD"  # noqa: S105  the name of a variable
 _QUICK = Batch(max_wait="1 ms")  # between batches nothing comes that would be worth waiting for
 _FLOATING = (pa.float32(), pa.float64())
@@ -211,8 +212,15 @@ def holds(arrow: pa.DataType, key: Any) -> bool:
     return key is None or plain(back) == plain(key)
 
 
-def walk(spec: LookupSpec, how: str, positions: Sequence[int], batches: Sequence[pa.Array]) -> list[tuple[Any, ...]]:
+def walk(
+    spec: LookupSpec, how: str, positions: Sequence[int], batches: Sequence[pa.Array], forms: Sequence[str] = FORMS
+) -> list[tuple[Any, ...]]:
     """What srj answers, in order and out of order, cold and once more: all four must be alike, and the second ask nothing.
+
+    Args:
+        spec, how: the lookup.
+        positions, batches: as `stream_of` makes them.
+        forms: whether in order, out of order, or both.
 
     Returns:
         (position, value, …) of each row.
@@ -222,7 +230,7 @@ def walk(spec: LookupSpec, how: str, positions: Sequence[int], batches: Sequence
     payload, fingerprint = pickle.dumps(spec), spec.fingerprint()
     several = not spec.description.unique and how in ("left", "inner")
     found = []
-    for name in ("in order", "out of order"):
+    for name in forms:
         for is_warm in (False, True):
             if name == "in order":
                 rows, metrics = _in_order(f"{name}{fingerprint}", payload, how, several, len(spec.columns), positions, batches)
