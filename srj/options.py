@@ -119,9 +119,9 @@ class Batch:
                 )
             object.__setattr__(self, "size", tuple(self.size))  # TOML has lists
         elif not (isinstance(self.size, str) and self.size == "auto"):
-            whole_number("batch size", self.size, 1, _MOST_KEYS)
+            whole_number("batch size", self.size, 1, _MOST_KEYS, others=", 'auto' or a range such as (100, 2000)")
         if not (isinstance(self.in_flight, str) and self.in_flight == "auto"):
-            whole_number("in_flight", self.in_flight, 1, 64)
+            whole_number("in_flight", self.in_flight, 1, 64, others=" or 'auto'")
         whole_number("connections", self.connections, 1, 10_000)
         if isinstance(self.in_flight, int) and self.in_flight > self.connections:
             raise RequestError(

@@ -73,10 +73,10 @@ def one_of(name: str, value: object, allowed: Sequence[_T]) -> _T:
     raise RequestError(f"expected {name} as one of {', '.join(map(repr, allowed))}, got {shown(value)}{hint}")
 
 
-def whole_number(name: str, value: object, least: int, most: int) -> int:
-    """The value, if it is an int within its bounds."""
+def whole_number(name: str, value: object, least: int, most: int, others: str = "") -> int:
+    """The value, if it is an int within its bounds; `others` goes on about what else could be written."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise RequestError(f"expected {name} as a whole number from {least} to {most}, got {shown(value)}")
+        raise RequestError(f"expected {name} as a whole number from {least} to {most}{others}, got {shown(value)}")
     return value
 
 

@@ -77,6 +77,29 @@ def test_a_range_is_kept() -> None:
     assert max(one.keys for one in landed[100:]) == 800
 
 
+def test_a_narrow_range_is_tried_out_too() -> None:
+    """Its lookups tell what size costs, and so how many at a time are best."""
+    batching = Batching(Limits.of(Batch(size=(10, 200)), 30.0))
+    run(lambda _: REGIMES["45 ms each way"], batching, 400, seed=1)
+    assert batching.model.is_known
+    assert batching.in_flight == 8
+
+
+def test_with_a_fixed_size_the_number_in_flight_is_found() -> None:
+    """No line is needed for that."""
+    batching = Batching(Limits.of(Batch(size=10), 30.0))
+    run(lambda _: REGIMES["45 ms each way"], batching, 300, seed=1)
+    assert batching.in_flight == 8
+
+
+@pytest.mark.parametrize(("seconds", "goal", "least"), [(10.0, None, 3000), (0.002, "1 ms", 20)])
+def test_a_goal_that_no_size_keeps_bounds_what_size_adds(seconds: float, goal: str | None, least: int) -> None:
+    """By half of it: lookups of a key each would only be more."""
+    batching = Batching(Limits.of(Batch(latency=goal), 30.0))
+    landed = run(lambda _: Model(fixed=seconds), batching, 700, seed=1)
+    assert median(one.keys for one in landed[100:]) >= least
+
+
 def test_large_rows_make_lookups_small() -> None:
     """The bound by bytes is the caller's, and holds in any case."""
     batching = Batching(AUTO)
@@ -159,7 +182,7 @@ def test_the_formulas_give_what_was_computed_by_hand() -> None:
         ({"size": (5, 2)}, r"expected a range of batch sizes as \(least, most\), got \(5, 2\); write for example \(100, 5000\)"),
         ({"size": (5,)}, r"expected a range of batch sizes as \(least, most\), got \(5,\)"),
         ({"size": (0, 5)}, "expected batch size as a whole number from 1 to 100000, got 0"),
-        ({"in_flight": "many"}, "expected in_flight as a whole number from 1 to 64, got 'many'"),
+        ({"in_flight": "many"}, "expected in_flight as a whole number from 1 to 64 or 'auto', got 'many'"),
         ({"in_flight": 9}, "expected in_flight of at most connections=8, which all workers of an executor share, got 9"),
         ({"connections": 0}, "expected connections as a whole number from 1 to 10000, got 0"),
         ({"latency": "soon"}, "expected latency as a duration"),

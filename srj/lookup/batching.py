@@ -71,7 +71,8 @@ class Batching:
 
     def __init__(self, limits: Limits, memory: npt.NDArray[np.float64] | None = None) -> None:
         self._limits = limits
-        self._is_fixed = limits.least == limits.most and limits.least_in_flight == limits.most_in_flight
+        self._has_one_size = limits.least == limits.most
+        self._is_fixed = self._has_one_size and limits.least_in_flight == limits.most_in_flight
         memory = np.zeros(self.WORDS) if memory is None else memory
         self.model, self._shared = CostModel(memory[:-1]), memory[-1:]
         self._ceiling, self._until_more = limits.most_in_flight, _MORE_AFTER
@@ -102,32 +103,37 @@ class Batching:
             idle: how many these are.
         """
         limits = self._limits
-        if limits.least == limits.most:
+        if self._has_one_size:
             return min(limits.most, most)
         line = self.model.line() if self.model.is_known else None
         self._filled += 1
         if self._filled % (_PROBE_EVERY if self.model.is_sure else _FIRST_PROBE_EVERY) == 1:
+            # None where all that may be is far below the best.
             best = self._best(line, waiting, idle) / _PROBES
         else:
             # Lookups are cut before they can be sent, and can't be made larger then: many small ones would keep others back.
             best = max(self._best(line, waiting, idle), waiting / (_AHEAD * self.in_flight))
             self._usual = min(best, limits.most, most)
-        if line is not None:
-            best = min(best, line.within(limits.seconds))
-        return max(1, min(int(max(min(best, limits.most), limits.least)), most))
+        return max(1, min(int(max(min(best, self._most(line)), limits.least)), most))
+
+    def _most(self, line: Line | None) -> float:
+        """The most keys that a lookup shall have."""
+        if line is None:
+            return self._limits.most
+        # Where what no size changes takes the most of the goal's time, smaller lookups would only be more.
+        seconds = max(self._limits.seconds, line.fixed + self._limits.seconds / 2)
+        return min(self._limits.most, line.within(seconds))
 
     @property
     def best_size(self) -> int:
         """The size at which lookups are cheapest, or nearly, by what is known; rows may make it smaller."""
-        limits, line = self._limits, self.model.line()
-        most = limits.most if line is None else min(limits.most, line.within(limits.seconds))
-        return max(1, int(max(min(self._best(line, 0, 0), most), limits.least)))
+        line = self.model.line()
+        return max(1, int(max(min(self._best(line, 0, 0), self._most(line)), self._limits.least)))
 
-    @staticmethod
-    def _best(line: Line | None, waiting: int, idle: int) -> float:
+    def _best(self, line: Line | None, waiting: int, idle: int) -> float:
         """The size at which lookups are cheapest, or nearly; smaller where connections would be idle."""
         if line is None:
-            return FIRST_SIZE
+            return min(FIRST_SIZE, self._limits.most)
         line = Line(line.fixed + _OWN, line.each)
         best = max(line.size(_EXCESS), _LEAST_AUTO)
         if idle > 1 and waiting:
@@ -157,7 +163,8 @@ class Batching:
             # What was found before, or with other sizes, says nothing now.
             self._trial_size = usual
             self._trials.begin(soon=is_change)
-        if is_busy and self.model.is_known and flying == self.in_flight and keys * _PROBES * _SAME >= usual:
+        is_ripe = self._has_one_size or (self.model.is_known and keys * _PROBES * _SAME >= usual)
+        if is_busy and is_ripe and flying == self.in_flight:
             chosen = self._trials.next(flying, keys, now)
             if chosen != flying:
                 self._shared[0] = chosen

@@ -79,8 +79,6 @@ class CostModel:
 
     def __init__(self, memory: F64 | None = None) -> None:
         memory = np.zeros(self.WORDS) if memory is None else memory
-        if not ((memory >= 0) & (memory <= _NONSENSE)).all():
-            memory[:] = 0.0  # whatever that was
         self._classes = memory[:-2].reshape(_SIZES, 3)  # weight, keys, seconds
         self._latest = memory[-2:]  # the latest line through several classes
         self._signs = 0
@@ -118,6 +116,12 @@ class CostModel:
         mine[0] = weight
         return is_change
 
+    def _refuse_nonsense(self) -> None:
+        """Forget all where a number is none that could have been observed: a map may hold anything after its disk has failed."""
+        for part in (self._classes, self._latest):
+            if not ((part >= 0) & (part <= _NONSENSE)).all():
+                self._classes[:], self._latest[:] = 0.0, 0.0
+
     def loosen(self) -> None:
         """Let what comes count more than all that was: another number of lookups is under way from now on."""
         self._classes[:, 0] = np.minimum(self._classes[:, 0], 1.0)
@@ -127,6 +131,7 @@ class CostModel:
 
         One through several sizes is kept in the memory, to be the one before.
         """
+        self._refuse_nonsense()
         known = self._classes[self._classes[:, 0] > _FORGOTTEN]
         before = Line(*self._latest.tolist())
         if not len(known):

@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 _BYTES_OF_A_ROW = 90  # of the arrays below
 # Rows are copied out of flights that hold so many bytes, and so many keys for each of the rows.
+_LOOKS = 16  # how often it is looked what a part's flights hold, while they land
 _WORTH_BYTES, _MANY_MORE = 1_000_000, 4
 
 
@@ -86,6 +87,7 @@ class Pending(Generic[T]):
         self.times = times
         self._all_known = int(np.count_nonzero(self.ready))  # whose matches `found` holds, in their order
         self._held = length  # rows of `rows`
+        self._landed = self._looked_at = 0  # flights; how many they were when it was last looked what they hold
         self.nbytes = nbytes + self._of_waiting()
 
     def __len__(self) -> int:
@@ -101,6 +103,7 @@ class Pending(Generic[T]):
         """Know the matches of the rows that waited for this flight, and what they really take."""
         mine = self.flight == self.flights.index(flight)
         self.ready |= mine
+        self._landed += 1
         brought = flight.landed_rows.nbytes / max(1, len(flight))
         self.nbytes += round(int(np.count_nonzero(mine)) * (brought - self._expected))
 
@@ -148,6 +151,9 @@ class Pending(Generic[T]):
 
     def let_flights_go(self) -> None:
         """Take the matches of rows that are pinned out of their flights, where those hold many more."""
+        if self._landed - self._looked_at < len(self.flights) // _LOOKS:
+            return  # each look is at all flights
+        self._looked_at = self._landed
         number = np.bincount(self.flight[self.ready & (self.flight != KNOWN)], minlength=len(self.flights))
         flown = [flight for flight, rows in zip(self.flights, number, strict=True) if flight is not None and rows]
         nbytes, keys = sum(int(flight.landed_rows.nbytes) for flight in flown), sum(map(len, flown))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from srj.errors import ConnectionFailedError, LookupTimeoutError
@@ -63,38 +64,63 @@ class Pool:
         self._clock = clock
         self._slot_of: dict[int, tuple[Connection, int]] = {}  # by the identity of each open connection
         self._idle: list[tuple[float, Connection]] = []  # since when
+        self._turns: deque[asyncio.Future[Connection]] = deque()  # of those who wait
         self._since = 0.0  # when the first of those that are open was opened
         self._is_watched = False
 
     async def take(self) -> Connection:
         """An idle connection that still works, else a new one, else the next that another flight or worker gives back."""
         end = self._clock() + self._patience
-        while True:
-            while self._idle:
-                connection = self._idle.pop()[1]
-                if connection.is_usable():
-                    return connection
-                await self.drop(connection)
-            slot = self._slots.take()
-            if slot is not None:
-                opened = await self._open(slot)
+        turn: asyncio.Future[Connection] | None = None
+        try:
+            while True:
+                connection = turn.result() if turn is not None and turn.done() else self._idle.pop()[1] if self._idle else None
+                if connection is not None:
+                    turn = None if turn is not None and turn.done() else turn
+                    if connection.is_usable():
+                        return connection
+                    await self.drop(connection)
+                    continue
+                opened = await self._try_to_open(end)
                 if opened is not None:
                     return opened
-            elif self._clock() > end:
-                self._slots.wait_no_longer()
-                raise LookupTimeoutError(
-                    f"expected a connection to be free within {self._patience:g} s, got all in use by other lookups of this "
-                    "executor; let Batch(connections=…) be more, or give it fewer cores"
-                )
-            if self._slot_of:
-                self._on_crowded(len(self._slot_of))
-            await asyncio.sleep(_CROWDED_SECONDS)
+                if turn is None:
+                    # Connections that are given back go to those first who have waited longest.
+                    turn = asyncio.get_running_loop().create_future()
+                    self._turns.append(turn)
+                await asyncio.wait({turn}, timeout=_CROWDED_SECONDS)
+        finally:
+            if turn is not None:
+                if turn.done():
+                    self.give_back(turn.result())
+                else:
+                    self._turns.remove(turn)
+
+    async def _try_to_open(self, end: float) -> Connection | None:
+        """A new connection, if there may be one more."""
+        slot = self._slots.take()
+        if slot is not None:
+            opened = await self._open(slot)
+            if opened is not None:
+                return opened
+        elif self._clock() > end:
+            self._slots.wait_no_longer()
+            raise LookupTimeoutError(
+                f"expected a connection to be free within {self._patience:g} s, got all in use by other lookups of this "
+                "executor; let Batch(connections=…) be more, or give it fewer cores"
+            )
+        if self._slot_of:
+            self._on_crowded(len(self._slot_of))
+        return None
 
     def give_back(self, connection: Connection) -> None:
         """Keep it for the next flight, if no other worker is in need of it."""
         now = self._clock()
         if self._slots.is_wanted and (len(self._slot_of) > 1 or now - self._since > _TURN_SECONDS):
             self._start(self.drop(connection))
+            return
+        if self._turns:
+            self._turns.popleft().set_result(connection)
             return
         self._idle.append((now, connection))
         if self._slots.are_shared and not self._is_watched:

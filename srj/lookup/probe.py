@@ -20,7 +20,7 @@ Number = TypeVar("Number", bound="np.generic")
 KNOWN = -1  # in the place of a flight's index: the cache knew the row's matches, or there was nothing to ask
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Probe:
     """n stream rows, of which m had a key that can be asked.
 
@@ -35,11 +35,16 @@ class Probe:
     keys: Keys
     asked: npt.NDArray[np.int64] | None
     admitted: Admitted
+    _landed: int = 0  # flights, from the first on, that were seen to have landed
 
     @property
     def is_landed(self) -> bool:
         """Whether every row's matches are known."""
-        return all(flight.landed for flight in self.admitted.flights)
+        flights = self.admitted.flights
+        # Asked after each landing: no flight is looked at again and again.
+        while self._landed < len(flights) and flights[self._landed].landed:
+            self._landed += 1
+        return self._landed == len(flights)
 
     @property
     def nbytes(self) -> int:

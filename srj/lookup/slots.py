@@ -56,10 +56,11 @@ class Slots:
         _all.add(self)
 
     def take(self) -> int | None:
-        """A slot for a new connection; None while there is none, and once where others waited before for their first."""
-        if not self._held and self.is_wanted:
-            # Who has just given its only one back would else have it again before they look.
-            self._wait(waits=True)
+        """A slot for a new connection; None while there is none, and where others wait for their first (who has none himself, once)."""
+        if self.is_wanted:
+            # Who has just given one back would else have it again before they look.
+            if not self._held:
+                self._wait(waits=True)
             return None
         for slot in range(self._most):
             if slot not in self._held and self._lock(slot):

@@ -303,7 +303,7 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"missing_ttl": -1}, "expected missing_ttl as a duration above zero such as '10 min', '500 ms' or seconds, got -1"),
     ({"cache": "0 MB"}, "expected a cache size such as '128 MB', '1_000_000 rows' or a number of bytes, got '0 MB'"),
     ({"cache": 1.5}, "expected cache as a size, a Cache or a factory of a cachetools.Cache, got 1.5; try '128 MB'"),
-    ({"batch": 0}, "expected batch size as a whole number from 1 to 100000, got 0"),
+    ({"batch": 0}, "expected batch size as a whole number from 1 to 100000, 'auto' or a range such as (100, 2000), got 0"),
     ({"retries": 2.0}, "expected retries as a whole number from 0 to 100, got 2.0"),
     ({"connect_timeout": None}, "expected connect_timeout as a duration such as '30 s', got None, which would wait for ever"),
     ({"metrics": "yes"}, "expected metrics as one of True, False, got 'yes'"),
