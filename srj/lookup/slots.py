@@ -56,7 +56,7 @@ class Slots:
         _all.add(self)
 
     def take(self) -> int | None:
-        """A slot for a new connection; None while there is none, and where others wait for their first (who has none himself, once)."""
+        """A slot for a new connection; None while there is none, and where others wait for their first (once, without any)."""
         if self.is_wanted:
             # Who has just given one back would else have it again before they look.
             if not self._held:
