@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from benchmarks.setting import Setting
 
 GROUP = "misses"
-_BATCH = Batch(size=1000, in_flight=4)
+_SIZE, _IN_FLIGHT = 1000, 4
+_BATCH = Batch(size=_SIZE, in_flight=_IN_FLIGHT)
 _SPARK_BATCH = 10_000  # rows in Spark's Arrow batches, and so in those of the core alone
 _COLUMNS = ("name", "price", "quantity")
 _SQL = (
@@ -103,7 +104,7 @@ class Duel:
         table = setting.table("many_items")
         question = Question(table.url, table.name, ("id",))
         description = describe(question, 10.0)
-        self._bare = BareLoop(setting.server.url, _SQL, _BATCH.in_flight)
+        self._bare = BareLoop(setting.server.url, _SQL, _IN_FLIGHT)
         self._spec = LookupSpec(question, description, replace(LookupSettings(), batch=_BATCH))
         self._engine = Engine(self._spec)
 
@@ -135,7 +136,7 @@ class Duel:
             return timed(lambda: self._run_core(batches))
 
         def bare() -> float:
-            batches = [array.to_pylist() for array in _arrays(now[0], _BATCH.keys)]
+            batches = [array.to_pylist() for array in _arrays(now[0], _SIZE)]
             return timed(lambda: self._bare.run(batches, len))
 
         return Contest(GROUP, name, "bare asyncpg loop", count, srj, bare, checksums, bar)
@@ -155,7 +156,7 @@ class Duel:
 
     def _bare_checksum(self, keys: DataFrame) -> Checksum:
         records: list[asyncpg.Record] = []
-        self._bare.run([array.to_pylist() for array in _arrays(keys, _BATCH.keys)], records.extend)
+        self._bare.run([array.to_pylist() for array in _arrays(keys, _SIZE)], records.extend)
         columns = zip(*records, strict=True)
         _, *values = (list(column) for column in columns)
         return checksum(self._setting.spark.createDataFrame(pa.table(values, schema=self._spec.columns)))

@@ -156,7 +156,7 @@ def test_200_micro_batches_are_right_while_workers_are_killed_and_stopped(tmp_pa
     assert happened.count(("kill", True)) > 10
     assert happened.count(("stop", True)) > 10
     assert sum(hits for _, hits, _ in results) > 0.2 * BATCHES * WORKERS * 500
-    assert {path.name for path in (tmp_path / "srj").iterdir()} == {"one"}
+    assert {path.name for path in (tmp_path / "srj").iterdir()} == {"one", "connections"}
 
 
 class NoTurnstile(MapLock):

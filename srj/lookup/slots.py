@@ -44,19 +44,15 @@ class Slots:
         self._held: set[int] = set()
         self._is_waiting = False
         self._descriptor = -1
+        self._path: Path | None = None
         if folder is not None and hasattr(fcntl, "F_OFD_SETLK"):
             place = f"{url.dialect} {url.host} {url.port} {url.database} {url.user}"
-            path = folder / _FOLDER / sha256(place.encode()).hexdigest()[:16]
-            try:
-                for each in (folder, path.parent):
-                    each.mkdir(mode=0o700, exist_ok=True)
-                self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-            except OSError as error:
-                self._count_alone(error)
+            self._path = folder / _FOLDER / sha256(place.encode()).hexdigest()[:16]
         _all.add(self)
 
     def take(self) -> int | None:
         """A slot for a new connection; None while there is none, and where others wait for their first (once, without any)."""
+        self._open()
         if self.is_wanted:
             # Who has just given one back would else have it again before they look.
             if not self._held:
@@ -103,8 +99,20 @@ class Slots:
         """Give all back."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
-        self._descriptor = -1
+        self._descriptor, self._path = -1, None
         self._held.clear()
+
+    def _open(self) -> None:
+        """Only when there is something to count: a worker that finds all in the cache leaves no file."""
+        path, self._path = self._path, None
+        if path is None:
+            return
+        try:
+            for folder in (path.parent.parent, path.parent):
+                folder.mkdir(mode=0o700, exist_ok=True)  # not what they stand in: Spark, when it stops, removes that for good
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            self._count_alone(error)
 
     def _lock(self, slot: int) -> bool:
         try:

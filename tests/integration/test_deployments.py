@@ -164,7 +164,7 @@ def test_over_connect_a_second_query_finds_what_the_first_has_fetched(
             for name, found in result["metrics"].items()}  # fmt: skip
     assert all(len(found) == 2 for found in result["metrics"].values()), "micro-batches"
     nulls = KEYS.count(None)
-    assert sums["first"]["keys"] == len(distinct)
+    assert sums["first"]["keys"] >= len(distinct)  # two workers may ask for the same key at the same time
     for name in ("second", "any"):
         assert sums[name] == {"rows": 900, "hits": 900 - nulls, "keys": 0, "null_keys": nulls, "bypasses": 0}
 
