@@ -1,6 +1,6 @@
 """Every batch size and number in flight by hand, and what ``batch="auto"`` reaches, in five regimes on two databases.
 
-Run it as ``python -m benchmarks.batches``: it takes about half an hour, prints the tables of docs/batches.md and draws its picture.
+Run it as ``python -m benchmarks.batches``: it takes about half an hour, prints a table and draws a picture.
 The stream has distinct keys only, and srj's core runs without Spark: what differs between cells is the lookups alone.
 """
 
@@ -52,7 +52,7 @@ class Regime:
     """Where the database is, and what of it.
 
     Attributes:
-        letter, title: as in docs/batches.md.
+        letter, title: for the table.
         table: which.
         seconds, jitter: of the network, each way.
         connections: what the server's user may have; None: enough.
