@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from srj.lookup.cache import ColumnarCache
 from srj.lookup.keys import Keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from srj.lookup.cache import ColumnarCache
 
 COLUMN_TYPES: tuple[pa.DataType, ...] = (
     pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),
@@ -27,7 +26,16 @@ KEY_TYPES: tuple[tuple[pa.DataType, ...], ...] = (
     (pa.binary(),), (pa.large_string(),), (pa.string(), pa.int32()), (pa.int64(), pa.bool_(), pa.string(), pa.string()),
     (pa.decimal128(10, 0), pa.date32()),
 )  # fmt: skip
+INT = (pa.int64(),)
+NAME = pa.schema([pa.field("name", pa.string())])
+ALL_COLUMNS = pa.schema([pa.field(str(type_), type_) for type_ in COLUMN_TYPES])
 TEXT_LENGTHS = (0, 3, 12, 13, 16, 24, 40, 255, 256, 257, 300)
+
+
+def make_cache(types: Any = INT, schema: pa.Schema = NAME, **options: Any) -> ColumnarCache:
+    """A cache that never expires, with room for 1,000 rows, unless `options` say otherwise."""
+    defaults = {"size_bytes": None, "size_rows": 1000, "ttl": None, "missing_ttl": None, "unique": True}
+    return ColumnarCache(types, schema, **{**defaults, **options})
 
 
 def value(type_: pa.DataType, seed: int) -> Any:

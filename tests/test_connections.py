@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import signal
@@ -17,6 +18,7 @@ from srj import Batch
 from srj.errors import LookupTimeoutError
 from srj.lookup.engine import Engine
 from srj.lookup.operator import Operator
+from srj.lookup.pool import Pool
 from srj.lookup.slots import Slots
 from srj.table import DatabaseUrl
 from tests.delay_proxy import DelayProxy, delayed
@@ -116,6 +118,7 @@ def test_who_has_none_is_seen_by_those_who_have(tmp_path: Path) -> None:
     assert poor.take() is None
     assert rich.is_wanted
     rich.give_back(0)
+    assert rich.take() is None, "who has one leaves what was given back to who has none"
     assert poor.take() == 0
     assert not rich.is_wanted
     assert poor.take() is None
@@ -183,6 +186,37 @@ def test_the_only_connection_is_given_to_who_has_none_when_it_idles_or_has_been_
         assert taken.result() == ["2", None]
         assert next(ahead, None) is not None, "the other did not wait for all of them"
         assert database.most_open == 1
+
+
+async def in_the_order_of_asking(database: Scripted) -> list[int]:
+    """Which of six flights has the one connection, one after the other, each asking again as soon as it has given it back."""
+    pool = Pool(
+        database.connect,
+        Slots(None, URL, 1),
+        connect_timeout=10.0,
+        patience=10.0,
+        on_crowded=lambda _: None,
+        start=asyncio.ensure_future,
+    )
+    had: list[int] = []
+
+    async def fly(number: int) -> None:
+        for _ in range(3):
+            connection = await pool.take()
+            had.append(number)
+            await asyncio.sleep(0.001)
+            pool.give_back(connection)
+
+    await asyncio.gather(*map(fly, range(6)))
+    await pool.close()
+    return had
+
+
+def test_a_connection_goes_to_who_has_waited_longest() -> None:
+    """A flight that asks again at once does not go before those that wait."""
+    database = Scripted({})
+    assert asyncio.run(in_the_order_of_asking(database)) == [*range(6)] * 3
+    assert (database.most_open, database.open) == (1, 0)
 
 
 def values(engine: Engine, keys: list[int]) -> list[Any]:

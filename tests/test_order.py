@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from srj import Batch, Disorder, RequestError, Windows
+from srj.lookup.flight import Flight
 from srj.lookup.keys import Keys
 from srj.lookup.metrics import LARGEST, METRICS
 from srj.lookup.reorder_buffer import NEVER
@@ -24,7 +25,6 @@ from tests.virtual_time import VirtualTime
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from srj.lookup.flight import Flight
     from srj.lookup.order import Order
 
 
@@ -117,6 +117,42 @@ def test_what_waits_is_bounded_as_it_is_held() -> None:
         assert sum(len(one.arrivals) for one in leaving) == 20_000
     early = sum(at < started + 0.3 for at in read)
     assert early <= 60  # 5 MB are 50 rows of 100 kB
+
+
+class Seen(Flight):
+    """A flight that counts how often it is looked at."""
+
+    looks = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        """As ever."""
+        if name in ("landed", "landed_rows"):
+            Seen.looks += 1
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize(("order", "first"), [("input", 0.1), ("any", 0.1), (Disorder(max=1), 1000.0)])
+def test_many_lookups_of_one_batch_are_not_all_looked_at_for_each_that_lands(
+    order: Order, first: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four times as many take four times as long, not sixteen times, also where all rows are pinned behind the first."""
+    monkeypatch.setattr("srj.lookup.fetcher.Flight", Seen)
+    looks = []
+    for count in (200, 800):
+        time = VirtualTime()
+        database = Scripted(
+            {key: [str(key)] for key in range(count)}, delay=lambda number: first if number == 0 else 0.1 + number % 7
+        )
+        with closing(time.engine(database, batch=Batch(size=1, in_flight=8))) as engine:
+            Seen.looks = 0
+            if order == "input":
+                (joined,) = time.operator(engine).in_order([(pa.array(range(count), pa.int64()),)])
+                assert joined.counts.sum() == count
+            else:
+                leaving = time.operator(engine).out_of_order(arrowed([[*range(count)]]), ArrowRows(), order)
+                assert sum(len(one.arrivals) for one in leaving) == count
+        looks.append(Seen.looks)
+    assert looks[1] < 8 * looks[0]
 
 
 def test_few_pinned_rows_do_not_keep_the_answers_of_many() -> None:

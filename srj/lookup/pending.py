@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _BYTES_OF_A_ROW = 90  # of the arrays below
-# Rows are copied out of flights that hold so many bytes, and so many keys for each of the rows.
 _LOOKS = 16  # how often it is looked what a part's flights hold, while they land
+# Rows are copied out of flights that hold so many bytes, and so many keys for each of the rows.
 _WORTH_BYTES, _MANY_MORE = 1_000_000, 4
 
 

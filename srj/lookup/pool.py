@@ -74,21 +74,23 @@ class Pool:
         turn: asyncio.Future[Connection] | None = None
         try:
             while True:
-                connection = turn.result() if turn is not None and turn.done() else self._idle.pop()[1] if self._idle else None
+                connection = None
+                if turn is not None and turn.done():
+                    connection, turn = turn.result(), None
+                elif self._idle:
+                    connection = self._idle.pop()[1]
                 if connection is not None:
-                    turn = None if turn is not None and turn.done() else turn
                     if connection.is_usable():
                         return connection
                     await self.drop(connection)
-                    continue
-                opened = await self._try_to_open(end)
-                if opened is not None:
+                elif (opened := await self._try_to_open(end)) is not None:
                     return opened
-                if turn is None:
-                    # Connections that are given back go to those first who have waited longest.
-                    turn = asyncio.get_running_loop().create_future()
-                    self._turns.append(turn)
-                await asyncio.wait({turn}, timeout=_CROWDED_SECONDS)
+                else:
+                    if turn is None:
+                        # Connections that are given back go to those first who have waited longest.
+                        turn = asyncio.get_running_loop().create_future()
+                        self._turns.append(turn)
+                    await asyncio.wait({turn}, timeout=_CROWDED_SECONDS)
         finally:
             if turn is not None:
                 if turn.done():
