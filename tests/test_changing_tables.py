@@ -35,6 +35,23 @@ def test_a_column_whose_type_changes_in_mid_stream_is_an_error_never_a_rounded_v
             join(engine, pa.array([2]))
 
 
+def test_digits_that_are_added_in_mid_stream_are_never_dropped(postgres_ground: Ground) -> None:
+    """Nor in lists. What fits the type described is read as before."""
+    postgres_ground.table("longer", "id int PRIMARY KEY, v numeric(5,1), l numeric(5,1)[]", "(1, 1.5, '{1.5}')")
+    with postgres_ground.engine("longer", columns=["v"]) as one, postgres_ground.engine("longer", columns=["l"]) as lists:
+        assert join(one, pa.array([1])) == [(0, Decimal("1.5"))]
+        assert join(lists, pa.array([1])) == [(0, [Decimal("1.5")])]
+        postgres_ground.sql(
+            "ALTER TABLE longer ALTER v TYPE numeric(8,3), ALTER l TYPE numeric(8,3)[]; "
+            "INSERT INTO longer VALUES (2, 2.5, '{2.5,NULL}'), (3, 2.125, '{2.5,2.125}')"
+        )
+        assert join(one, pa.array([2])) == [(0, Decimal("2.5"))]
+        assert join(lists, pa.array([2])) == [(0, [Decimal("2.5"), None])]
+        for engine in (one, lists):
+            with pytest.raises(LookupFailedError, match=r"decimal\(5,1\) in column [vl], got .* start the query again"):
+                join(engine, pa.array([3]))
+
+
 @pytest.mark.parametrize(
     ("before", "after", "keys", "options"),
     [
@@ -45,6 +62,8 @@ def test_a_column_whose_type_changes_in_mid_stream_is_an_error_never_a_rounded_v
         ("text", "extras.citext", ["a", "B"], {}),
         ("text", "char(5)", ["a", "b"], {}),
         ("numeric(10,2)", "float8", [Decimal("1.10"), Decimal("2.10")], {}),
+        ("numeric(10,2)", "numeric(10,3)", [Decimal("1.10"), Decimal("2.10")], {}),
+        ("numeric(10,2)", "numeric", [Decimal("1.10"), Decimal("2.10")], {"how": "semi"}),
         ("timestamp", "timestamptz", [datetime(2024, 1, 1), datetime(2024, 1, 2)], {}),  # noqa: DTZ001  the type has none
     ],
 )

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from srj.databases.base import KeyLimits
 from srj.errors import RequestError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _LOOSE_UUID = r"^(?:[0-9a-f]{4}(?:-?[0-9a-f]{4}){7}|\{[0-9a-f]{4}(?:-?[0-9a-f]{4
 _UUID_GROUPS = r"^(.{8})(.{4})(.{4})(.{4})(.{12})$"
 _FIRST_BYTE_BEYOND_ASCII = 0x80
 _FIRST_BYTE_BEYOND_BMP = 0xF0
+_NONE = KeyLimits()
 _ROOM = 38 - 20  # the largest scale at which every 64-bit integer fits into 38 digits
 
 
@@ -171,8 +173,10 @@ def _converter(stream: pa.DataType, key: KeyColumn) -> Callable[[pa.Array, KeyCo
         return _convert_uuid if key.limits.uuid else _convert_text
     if types.is_decimal(stream) and stream != wanted:
         return _convert_decimal
-    if types.is_integer(stream) and stream != wanted:
+    if types.is_integer(stream) and (stream != wanted or key.limits != _NONE):
         return _convert_integer
+    if types.is_floating(wanted) and key.limits.finite:
+        return _convert_finite
     if types.is_date(wanted) or types.is_timestamp(wanted):
         return _convert_time
     return _cast
@@ -182,11 +186,18 @@ def _cast(array: pa.Array, key: KeyColumn) -> _Converted:
     return (array if array.type == key.type else array.cast(key.type)), None
 
 
+def _convert_finite(array: pa.Array, key: KeyColumn) -> _Converted:
+    """To a floating-point type of a database that has neither NaN nor infinities."""
+    array, _ = _cast(array, key)
+    finite = pc.is_finite(array)
+    return (array, None) if pc.all(finite).as_py() in {True, None} else _drop(array, pc.invert(finite))
+
+
 def _convert_integer(array: pa.Array, key: KeyColumn) -> _Converted:
     """To another integer type or to a decimal."""
     wanted = key.type
     if types.is_integer(wanted):
-        low, high = _integer_range(wanted)
+        low, high = _bounds(key)
     else:
         high = 10 ** (wanted.precision - wanted.scale) - 1
         low = -high
@@ -204,7 +215,7 @@ def _convert_decimal(array: pa.Array, key: KeyColumn) -> _Converted:
     if types.is_decimal(wanted) and _widens(array.type, wanted):
         return array.cast(wanted), None
     if types.is_integer(wanted):
-        low, high, scale = *map(Decimal, _integer_range(wanted)), 0
+        low, high, scale = *map(Decimal, _bounds(key)), 0
     else:
         scale = wanted.scale
         # From digits: arithmetic would round to the 28 of Python's decimal context.
@@ -315,10 +326,14 @@ def _convert_time(array: pa.Array, key: KeyColumn) -> _Converted:
     if limits.lowest is None and limits.highest is None:
         return array, None
     integer = pa.int32() if types.is_date32(array.type) else pa.int64()
-    low, high = _integer_range(integer)
-    low, high = (low if limits.lowest is None else limits.lowest), (high if limits.highest is None else limits.highest)
-    plain, impossible = _within(array.view(integer), low, high, _integer_range(integer))
+    plain, impossible = _within(array.view(integer), *_bounds(key, integer), _integer_range(integer))
     return plain.view(key.type), impossible
+
+
+def _bounds(key: KeyColumn, integer: pa.DataType | None = None) -> tuple[int, int]:
+    """The least and the greatest value that the key column holds, as integers of this type or its own."""
+    (low, high), limits = _integer_range(integer or key.type), key.limits
+    return (low if limits.lowest is None else limits.lowest), (high if limits.highest is None else limits.highest)
 
 
 def _integer_range(arrow: pa.DataType) -> tuple[int, int]:

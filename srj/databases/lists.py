@@ -97,7 +97,7 @@ def unpacked(values: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
     marks = lengths.astype(">i4") if is_varying(element) else lengths >= 0
     starts = bounds[1:].copy()
     starts[valid] = heads + 4 + 4 * counts
-    elements = read_column(_behind(data, bounds, starts), marks.tobytes(), element, name)
+    elements = read_column(_behind(data, bounds, starts), marks.tobytes(), element, name, of_lists=True)
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), elements, type=arrow, mask=pa.array(~valid))
 
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from srj.databases.base import KeyLimits
 from srj.databases.lists import list_of
+from srj.databases.postgresql_wire import OTHER_DATES
 from srj.databases.typing import KeyForm, TypeEntry
 
 _UTC = pa.timestamp("us", "UTC")
@@ -16,7 +17,7 @@ _FIRST_TIME = KeyLimits(lowest=_FIRST_DAY * 86_400_000_000)
 _TEXT = KeyLimits(no_nul=True)
 _EXACT_DATES = (
     "Years 1 to 9999; infinity or a date beyond ends the lookup with an error that names the column, unless an expression makes it "
-    "NULL: `NULLIF(x, 'infinity') AS x`."
+    f"NULL: `{OTHER_DATES.format('x')} AS x`."
 )
 _VIEW = "make a view with this column cast to text, and an index on that expression"
 _PLAIN_VIEW = "make a view with this column cast to text"  # no index: the cast depends on settings
@@ -54,7 +55,8 @@ NUMERIC = TypeEntry(
     "text",
     key=KeyForm(pa.decimal128(38, 18), "numeric", "text"),
     digits=True,
-    remarks="Exact, of up to 38 digits and 0 <= s <= p. NaN ends the lookup with an error that names the column.",
+    remarks="Exact, of up to 38 digits and 0 <= s <= p. NaN ends the lookup with an error that names the column, "
+    "unless an expression makes it NULL: `CAST(NULLIF(x, 'NaN') AS numeric(p,s)) AS x`.",
 )
 UNBOUNDED = TypeEntry(
     ("numeric",),

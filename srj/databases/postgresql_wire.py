@@ -43,6 +43,8 @@ _SENDERS = {
     "bpchar": "bpcharsend",
     "bytea": "byteasend",
 }
+# What makes NULL of dates that Spark has not, whatever the session's zone.
+OTHER_DATES = "CASE WHEN {0} >= '0001-01-01 00:00Z' AND {0} < '10000-01-01 00:00Z' THEN {0} END"
 _VARYING = {"text", "bpchar", "bytea"}
 _BIG_ENDIAN = {16: ">i2", 32: ">i4", 64: ">i8"}
 
@@ -118,13 +120,16 @@ def numbers(data: bytes | None) -> npt.NDArray[np.int64]:
     return np.frombuffer(data or b"", ">i8").astype(np.int64)
 
 
-def read_column(values: bytes | None, marks: bytes | None, arrow: pa.DataType, name: str) -> pa.Array:
+def read_column(
+    values: bytes | None, marks: bytes | None, arrow: pa.DataType, name: str, *, of_lists: bool = False
+) -> pa.Array:
     """The column that `Sent.aggregates` describe.
 
     Args:
         values, marks: both results; None where there were no rows.
         arrow: the Arrow type in which the column is wanted.
         name: its name, for messages.
+        of_lists: whether these are the elements of its lists.
 
     Raises:
         LookupFailedError: a value that Spark's type can't hold: an infinite date, a numeric NaN; or bytes that are no text.
@@ -136,11 +141,11 @@ def read_column(values: bytes | None, marks: bytes | None, arrow: pa.DataType, n
         [None, 9]
     """
     values, marks = values or b"", marks or b""
-    if types.is_decimal(arrow):
-        return _decimals(_varying(values, marks, pa.string(), name), arrow, name)
     if is_varying(arrow):
+        if types.is_decimal(arrow):
+            return _decimals(_varying(values, marks, pa.string(), name), arrow, name, of_lists=of_lists)
         return _varying(values, marks, arrow, name)
-    return _fixed(values, marks, arrow, name)
+    return _fixed(values, marks, arrow, name, of_lists=of_lists)
 
 
 def sender(wire: str) -> str:
@@ -173,13 +178,17 @@ def _varying(values: bytes, marks: bytes, arrow: pa.DataType, name: str) -> pa.A
     return array
 
 
-def _fixed(values: bytes, marks: bytes, arrow: pa.DataType, name: str) -> pa.Array:
+def _fixed(values: bytes, marks: bytes, arrow: pa.DataType, name: str, *, of_lists: bool) -> pa.Array:
     valid = np.frombuffer(marks, np.bool_)
     present = np.frombuffer(values, _sent_as(arrow))
-    if types.is_date32(arrow):
-        present = _since_1970(present, EPOCH_DAYS, _SPARK_DAYS, name)
-    elif types.is_timestamp(arrow):
-        present = _since_1970(present, EPOCH_MICROS, _SPARK_MICROS, name)
+    if types.is_temporal(arrow):
+        epoch, bounds = (EPOCH_DAYS, _SPARK_DAYS) if types.is_date32(arrow) else (EPOCH_MICROS, _SPARK_MICROS)
+        if present.size and (present.min() < bounds[0] - epoch or present.max() > bounds[1] - epoch):
+            raise LookupFailedError(
+                f"expected dates of the years 1 to 9999 in column {name}, which are Spark's, got infinity or a date beyond; write "
+                f"{_instead(name, OTHER_DATES, of_lists=of_lists)} in its place, or filter them with where"
+            )
+        present = present + present.dtype.type(epoch)
     native = present.dtype.newbyteorder("=")
     if present.size == valid.size:
         column, validity = present.astype(native), None
@@ -201,24 +210,22 @@ def _validity(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
-def _decimals(texts: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
+def _decimals(texts: pa.Array, arrow: pa.DataType, name: str, *, of_lists: bool) -> pa.Array:
     try:
         return texts.cast(arrow)
     except pa.ArrowInvalid:
+        kind = f"({arrow.precision},{arrow.scale})"
+        instead = _instead(name, f"CAST(NULLIF({{0}}, 'NaN') AS numeric{kind})", of_lists=of_lists)
         raise LookupFailedError(
-            f"expected numbers of type decimal({arrow.precision},{arrow.scale}) in column {name}, got NaN, an infinity or more "
-            f"digits; filter them with where or write an expression that makes them NULL"
+            f"expected numbers of type decimal{kind} in column {name}, got NaN, an infinity or more digits; write {instead} in its "
+            "place, or filter them with where; start the query again if the column's type has changed"
         ) from None
 
 
-def _since_1970(since_2000: npt.NDArray[Any], epoch: int, bounds: tuple[int, int], name: str) -> npt.NDArray[Any]:
-    if since_2000.size and (since_2000.min() < bounds[0] - epoch or since_2000.max() > bounds[1] - epoch):
-        raise LookupFailedError(
-            f"expected dates of the years 1 to 9999 in column {name}, which are Spark's, got infinity or a date beyond; "
-            f"filter them with where or write an expression that makes them NULL: NULLIF({name}, 'infinity') AS {name}"
-        )
-    since_1970: npt.NDArray[Any] = since_2000 + since_2000.dtype.type(epoch)
-    return since_1970
+def _instead(name: str, expression: str, *, of_lists: bool) -> str:
+    """What to write for a column with values that Spark has not: an expression with ``{0}`` for its SQL; of lists, their text."""
+    sql = name if name.isidentifier() and name == name.lower() else '"' + name.replace('"', '""') + '"'
+    return f"{('{0}::text[]' if of_lists else expression).format(sql)} AS {sql}"
 
 
 def joined_rows(parts: Sequence[pa.RecordBatch], table: str) -> pa.RecordBatch:
