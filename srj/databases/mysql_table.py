@@ -22,7 +22,10 @@ _BLOBS = (FIELD_TYPE.TINY_BLOB, FIELD_TYPE.BLOB, FIELD_TYPE.MEDIUM_BLOB, FIELD_T
 _GEOMETRIES = ("point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection")
 _AS_TEXT = "CAST({} AS CHAR)"
 GENERATED = "add a generated column of another type, such as CHAR, and index it"
-_ZERO = "A zero date (`0000-00-00`, `2024-05-00`) is in no calendar and arrives as NULL; `CAST(x AS CHAR) AS x` keeps it."
+_ZERO = (
+    "A date that is in no calendar (`0000-00-00`, `2024-05-00`, `2024-02-31`, any of the year 0) arrives as NULL; "
+    "`CAST(x AS CHAR) AS x` keeps it."
+)
 
 
 def _integer(name: str, code: int, bits: int, signed: pa.DataType, unsigned: pa.DataType, remarks: str = "") -> list[TypeEntry]:
