@@ -89,13 +89,16 @@ def test_every_kind_of_relation_of_postgresql_is_joined(postgres_ground: Ground)
         "CREATE SERVER there FOREIGN DATA WRAPPER postgres_fdw "
         f"OPTIONS (host '{server.host}', port '{server.port}', dbname '{ground.name}');"
         f"CREATE USER MAPPING FOR CURRENT_USER SERVER there OPTIONS (user '{server.user}', password '{server.password}');"
-        "CREATE FOREIGN TABLE afar (id int, v text) SERVER there OPTIONS (table_name 'plain')"
+        "CREATE FOREIGN TABLE afar (id int, v text) SERVER there OPTIONS (table_name 'plain');"
+        "CREATE EXTENSION file_fdw; CREATE SERVER files FOREIGN DATA WRAPPER file_fdw;"
+        "CREATE FOREIGN TABLE filed (id int, v text) SERVER files OPTIONS (program 'printf \"1,one\\\\n2,\\\\n\"', format 'csv')"
     )
-    for name in ("plain", "seen", "kept", "unlogged", "parts", "part_1", "above", "afar"):
+    for name in ("plain", "seen", "kept", "unlogged", "parts", "part_1", "above", "afar", "filed"):
         assert ground.join(name, pa.array([1, 2, 3], pa.int32())) == ([(0, "one")] if name == "part_1" else [(0, "one"), (1, None)])
     assert ground.join("seen_again", KEYS) == [(0, "one!")]
-    (warning,) = spec_of(ground.url, "afar", "id").description.warnings
-    assert "afar is a foreign table" in warning
+    for name in ("afar", "filed"):
+        (warning,) = spec_of(ground.url, name, "id").description.warnings
+        assert f"{name} is a foreign table" in warning
 
 
 def test_every_kind_of_relation_of_mariadb_is_joined(mariadb_ground: Ground) -> None:

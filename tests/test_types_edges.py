@@ -10,11 +10,13 @@ import pytest
 
 from srj import LookupFailedError
 from srj.databases.postgresql_wire import OTHER_DATES
-from tests.ground import Ground
+from tests.ground import join
 from tests.type_walk import FORMS, described, fetch, plain, walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tests.ground import Ground
 
 _DAY = 86_400_000_000
 _UTC = pa.timestamp("us", "UTC")
@@ -70,7 +72,7 @@ def _asked(spec: Any, numbers: Sequence[int]) -> list[tuple[Any, ...]]:
 
 
 def _refusal(spec: Any, number: int) -> str:
-    with pytest.raises(LookupFailedError, match='in column the X, ') as caught:
+    with pytest.raises(LookupFailedError, match="in column the X, ") as caught:
         walk(spec, "left", [0], [pa.array([number], pa.int32())], FORMS[:1])
     advice = re.search(r"; write (.*) in its place", str(caught.value))
     assert advice is not None
@@ -84,8 +86,6 @@ def test_the_expression_does_not_depend_on_the_sessions_zone(postgres_ground: Gr
     postgres_ground.sql("INSERT INTO odd VALUES (0, '9999-12-31 23:59:59.999999Z'), (1, '10000-01-01Z'), (2, '0001-01-01 00:00Z')")
     url = f"{postgres_ground.url}?timezone={zone}"
     with postgres_ground.engine("odd", url=url, columns=[f"{OTHER_DATES.format('x')} AS x"]) as engine:
-        from tests.ground import join
-
         assert [row[1] is None for row in join(engine, pa.array([0, 1, 2], pa.int32()))] == [False, True, False]
 
 

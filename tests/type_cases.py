@@ -105,6 +105,11 @@ def _beyond(*numbers: int, probed_as: str = "numeric") -> dict[str, Any]:
     return _probed((), numbers, probed_as)
 
 
+def _asked(*values: Any) -> dict[str, Any]:
+    """What is no value of the column, as the database alone can tell."""
+    return {"impossible": values, "counted": ()}
+
+
 def _arrays() -> list[TypeCase]:
     """Arrays of other cases' values: empty, of NULLs alone, and of some values between which NULLs stand."""
     elements = {
@@ -181,7 +186,7 @@ POSTGRES = (
     _postgres("name", "name", _texts(most=12), pa.string(), probes=("n" * 64, "n" * 63), probed_as="text", impossible=_NUL),
     _postgres("citext", "extras.citext", _texts(), pa.string(), probes=("AB", "SsX"), impossible=_NUL, equal=_CITEXT),
     _postgres("enum", "mood", _MOODS, pa.string(), impossible=("happy", "angry", " sad", *_NUL), counted=_NUL),
-    _postgres("enum", "mood_of", _MOODS, pa.string(), impossible=("happy", *_NUL), counted=_NUL, equal="walked.k::mood = stream.k::mood"),
+    _postgres("enum", "mood_of", _MOODS, pa.string(), impossible=_NUL, equal="walked.k::mood = stream.k::mood"),
     _postgres("uuid", "uuid", _UUIDS, pa.string(), probes=_UUID_FORMS, impossible=(*_NO_UUIDS, *_NUL)),
     _postgres("bytea", "bytea", _BYTES, pa.binary(), probes=(b"\xff",)),
     _postgres("date", "date", _days(), pa.date32(), probes=(date(2000, 1, 1),)),
@@ -223,6 +228,7 @@ def _mysql_texts(sql: str, *, most: int = 400, last: int = 0x10FFFF, **more: Any
 _LONG_TEXT = "char, varchar, tinytext, text, mediumtext, longtext"
 _PADDED = (b"a\0\0", b"\xff\xfe\0", b"abc")
 _LONG_BYTES = "binary, varbinary, tinyblob, blob, mediumblob, longblob"
+_PRICED = _probed(_FRACTIONS, _NO_PRICES, "DECIMAL(40,5)")
 _WIDE = "VARCHAR(400) CHARACTER SET {} COLLATE {}"
 MYSQL = (
     *_mysql_wholes("tinyint", 8),
@@ -230,36 +236,23 @@ MYSQL = (
     *_mysql_wholes("mediumint", 24),
     *_mysql_wholes("int", 32),
     *_mysql_wholes("bigint", 64),
-    _mysql("decimal(p,s)", "DECIMAL(10,2)", _decimals(10, 2), *_DECIMAL_STREAMS, **_probed(_FRACTIONS, _NO_PRICES, "DECIMAL(40,5)")),
+    _mysql("decimal(p,s)", "DECIMAL(10,2)", _decimals(10, 2), *_DECIMAL_STREAMS, **_PRICED),
     _mysql("decimal(p,s)", "DECIMAL(38,10)", _decimals(38, 10), pa.decimal128(38, 10), pa.int64(), probes=(5,)),
-    _mysql("decimal(p,s)", "DECIMAL(38,38)", _decimals(38, 38), pa.decimal128(38, 38)),
     _mysql("float", "FLOAT", _floats(np.float32)[:4] + _floats(np.float32)[7:], pa.float32(), impossible=(_NAN, *_INFINITIES)),
     _mysql("double", "DOUBLE", _floats(np.float64, 5e-324), pa.float64(), pa.float32(), impossible=(_NAN, *_INFINITIES)),
     _mysql("year", "YEAR", (1901, 2155, 0, 1999, 2024), *_WHOLE, **_probed((1900,), (2156, -1, 30_000), "INT")),
     _mysql_texts(_WIDE.format("utf8mb4", _PAD_CI), probes=("ABSENT", "SsX")),
     _mysql_texts(_WIDE.format("utf8mb4", "utf8mb4_unicode_520_ci"), probes=("SsX",)),
-    _mysql_texts(_WIDE.format("utf8mb4", _NO_PAD), probes=("a\0",)),
     _mysql_texts(_WIDE.format("utf8mb4", _BIN), probes=("a\0",)),
-    _mysql_texts(_WIDE.format("latin1", "latin1_swedish_ci"), last=0xFF, impossible=("😀", "Ω", "?Ω"), counted=()),
+    _mysql_texts(_WIDE.format("latin1", "latin1_swedish_ci"), last=0xFF, **_asked("😀", "Ω", "?Ω")),
     _mysql_texts(_WIDE.format("utf8mb3", "utf8mb3_general_ci"), last=0xFFFF, impossible=("😀", "a😀")),
     _mysql_texts(_WIDE.format("utf16", "utf16_general_ci")),
     _mysql_texts(
         f"CHAR(5) CHARACTER SET utf8mb4 COLLATE {_PAD_CI}", most=5, probes=_texts(), probed_as=_WIDE.format("utf8mb4", _PAD_CI)
     ),
     _mysql_texts("TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"),
-    _mysql("enum", "ENUM('small','Large','')", ("small", "Large", ""), pa.string(), probes=("LARGE",), impossible=("2", "huge"), counted=()),
-    _mysql("set", "SET('red','Blue')", ("red", "Blue", "red,Blue", ""), pa.string(), probes=("blue",), impossible=("3", "green"), counted=()),
-    _mysql("uuid", "UUID", _UUIDS, pa.string(), probes=(_UUIDS[0].upper(), _UUIDS[0].replace("-", "")), impossible=_NO_UUIDS),
-    _mysql("inet4", "INET4", ("1.2.3.4", "127.0.0.1", "255.255.255.255"), pa.string(), impossible=("", "1.2.3", "::1"), counted=()),
-    _mysql(
-        "inet6",
-        "INET6",
-        ("2001:db8::1", "::", "::ffff:1.2.3.4"),
-        pa.string(),
-        probes=("2001:DB8:0::1",),
-        impossible=("", "x"),
-        counted=(),
-    ),
+    _mysql("enum", "ENUM('small','Large','')", ("small", "Large", ""), pa.string(), probes=("LARGE",), **_asked("2", "huge")),
+    _mysql("set", "SET('red','Blue')", ("red", "Blue", "red,Blue", ""), pa.string(), probes=("blue",), **_asked("3", "green")),
     _mysql(_LONG_BYTES, "VARBINARY(300)", _BYTES, pa.binary(), probes=(b"\xff",)),
     _mysql(_LONG_BYTES, "BINARY(3)", _PADDED, pa.binary(), probes=(b"a", b"a\0", b"abcd"), probed_as="VARBINARY(9)"),
     _mysql(_LONG_BYTES, "BLOB", _BYTES, pa.binary()),
@@ -267,6 +260,29 @@ MYSQL = (
     _mysql("datetime", "DATETIME(6)", _times(None, *_DATETIME_EDGES), _LOCAL),
     _mysql("datetime", "DATETIME", _seconds(_times(None)), _LOCAL, probes=_times(None), probed_as="DATETIME(6)"),
     _mysql("timestamp", "TIMESTAMP(6)", _times(UTC, *_STAMP_EDGES), _UTC, impossible=_NO_STAMPS),
+)
+# What one of the two servers has alone.
+MARIADB_ONLY = (
+    _mysql("decimal(p,s)", "DECIMAL(38,38)", _decimals(38, 38), pa.decimal128(38, 38)),
+    _mysql_texts(_WIDE.format("utf8mb4", _NO_PAD), probes=("a\0",)),
+    _mysql("uuid", "UUID", _UUIDS, pa.string(), probes=(_UUIDS[0].upper(), _UUIDS[0].replace("-", "")), impossible=_NO_UUIDS),
+    _mysql("inet4", "INET4", ("1.2.3.4", "127.0.0.1", "255.255.255.255"), pa.string(), **_asked("", "1.2.3", "::1")),
+    _mysql(
+        "inet6",
+        "INET6",
+        ("2001:db8::1", "::", "::ffff:1.2.3.4"),
+        pa.string(),
+        probes=("2001:DB8:0::1",),
+        **_asked("", "x"),
+    ),
+    _mysql_texts(_WIDE.format("utf8mb4", "utf8mb4_uca1400_as_ci"), probes=("SsX",)),
+)
+MYSQL_ONLY = (
+    _mysql_texts(_WIDE.format("utf8mb4", "utf8mb4_0900_ai_ci"), probes=("a\0", "SsX")),
+    _mysql_texts(_WIDE.format("utf8mb4", "utf8mb4_0900_as_cs"), probes=("a\0",)),
+    _mysql_texts(_WIDE.format("utf8mb4", "utf8mb4_0900_bin"), probes=("a\0",)),
+    _mysql("decimal(p,s)", "DECIMAL(38,30)", _decimals(38, 30), pa.decimal128(38, 30)),
+    _mysql("json", "JSON", ('{"a": [1, "é😀"]}', "null", '""', "1.5")),
 )
 
 
@@ -324,3 +340,4 @@ MYSQL_REFUSED = (
     *_refused(_M, "bit", ("BIT(8)", "b'101'"), ("BIT(64)", "18446744073709551615")),
     *_refused(_M, "geometry", ("POINT", "POINT(1, 2)"), ("GEOMETRY", "ST_GeomFromText('LINESTRING(0 0,1 1)')")),
 )
+MYSQL_REFUSED_ONLY = _refused(_M, "json", ("JSON", """'{"a": 1}'"""))

@@ -158,7 +158,7 @@ def _beyond_month(text: pa.Array) -> pa.BooleanArray:
     parts = [pc.utf8_slice_codeunits(text, start, stop).cast(pa.int32()) for start, stop in ((0, 4), (5, 7), (8, 10))]
     year, month, day = (part.fill_null(1).to_numpy(zero_copy_only=False) for part in parts)
     is_leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
-    return pa.array(day > _DAYS_OF_MONTHS[np.clip(month, 0, 12)] + (is_leap & (month == 2)))  # noqa: PLR2004  February
+    return pa.array(day > _DAYS_OF_MONTHS[np.clip(month, 0, 12)] + (is_leap & (month == 2)))
 
 
 def _narrowed(wide: pa.Array) -> pa.Array:

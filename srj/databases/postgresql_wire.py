@@ -8,7 +8,7 @@ more of the server's time, which otherwise sends as many messages as there are r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -120,9 +120,7 @@ def numbers(data: bytes | None) -> npt.NDArray[np.int64]:
     return np.frombuffer(data or b"", ">i8").astype(np.int64)
 
 
-def read_column(
-    values: bytes | None, marks: bytes | None, arrow: pa.DataType, name: str, *, of_lists: bool = False
-) -> pa.Array:
+def read_column(values: bytes | None, marks: bytes | None, arrow: pa.DataType, name: str, *, of_lists: bool = False) -> pa.Array:
     """The column that `Sent.aggregates` describe.
 
     Args:

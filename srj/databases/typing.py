@@ -137,7 +137,8 @@ Tables and columns are named exactly as the database has them, with their case, 
 between schema and table (`public.products`) is a dot no part of a name: `Table(url, '"my.schema"."my.table"')` has some that are.
 Where Spark does not tell `Id` from `id` (`spark.sql.caseSensitive`, off by default), neither may two columns of the result
 differ in case alone: give a `prefix`, or rename one with `AS`. A stream's column is named with its dots as it is
-(`key="a.b"` is the column `a.b` if there is one, else the field `b` of `a`).
+(`key="a.b"` is the column `a.b` if there is one, else the field `b` of `a`); between backticks, as in Spark, a dot is always part
+of a name (``key={"`a.b`.c": "id"}`` is the field `c` of the column `a.b`).
 """
 
 
