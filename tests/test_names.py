@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -53,6 +54,18 @@ def test_columns_of_all_names_stand_side_by_side(ground: Ground) -> None:
     ground.sql(f"INSERT INTO all_names VALUES (1, {', '.join(map(str, range(len(names))))})")
     assert ground.join("all_names", KEYS, "the_key") == [(0, *range(len(names)))]
     assert ground.join("all_names", KEYS, "the_key", columns=names[::-1]) == [(0, *reversed(range(len(names))))]
+
+
+def test_the_index_that_is_missing_can_be_made_as_the_warning_says(postgres_ground: Ground) -> None:
+    """Whatever the names in it."""
+    postgres_ground.table("bare", '"a.b" int, "Say ""x""" int, id int')
+    postgres_ground.sql("INSERT INTO bare SELECT i, i, i FROM generate_series(1, 2000) i")
+    for key in ("a.b", 'Say "x"', "id"):
+        (warning,) = spec_of(postgres_ground.url, "bare", key).description.warnings
+        columns = re.search(r"create an index on (\(.*?\))(?: of bare)?$", warning)
+        assert columns is not None
+        postgres_ground.sql(f"CREATE INDEX ON bare {columns[1]}")
+        assert spec_of(postgres_ground.url, "bare", key).description.index is not None
 
 
 def test_a_name_is_that_of_one_table_alone(ground: Ground) -> None:

@@ -164,7 +164,7 @@ def test_arrays_of_refused_types_are_refused_with_what_works(postgres_types: Gro
         (
             "int[][]",
             "{{1,2},{3,4}}",
-            "expected arrays of one dimension in column x, got one of several; write array_to_json(x)::text",
+            'expected arrays of one dimension in column x, got one of several; write array_to_json("x")::text',
         ),
         ("date[]", "{2024-01-01,infinity}", "expected dates of the years 1 to 9999 in column x"),
         ("numeric(5,1)[]", "{1,NaN}", "expected numbers of type decimal(5,1) in column x"),
@@ -199,9 +199,13 @@ def _check_refused(ground: Ground, refused: Refused) -> None:
     if refused.entry.arrow is None:
         _check_advice(ground)
     message = refusal(lambda: spec_of(ground.url, "odd", "x"))
-    assert message.endswith("; add a generated column of another type, such as CHAR, and index it")
-    assert f"got 'x' of type {refused.sql.lower()}; " in message
+    assert f"got 'x' of type {refused.sql.lower()}; {refused.entry.key_instead}" in message
     cast = (refused.entry.instead or "CAST({} AS CHAR)").format("x")
+    if "view" in message:
+        ground.sql(f"CREATE OR REPLACE VIEW odd_view AS SELECT id, {cast} AS y FROM odd")
+        _check_key(ground, "odd_view", "y")
+        return
+    assert message.endswith("; add a generated column of another type, such as CHAR, and index it")
     ground.sql(f"ALTER TABLE odd ADD y CHAR(100) GENERATED ALWAYS AS ({cast}) STORED, ADD INDEX odd_index (y)")
     assert spec_of(ground.url, "odd", "y", columns=["id"]).description.index == "odd_index"
     _check_key(ground, "odd", "y")

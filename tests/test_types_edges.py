@@ -153,3 +153,27 @@ def test_dates_that_are_in_no_calendar_arrive_as_null_and_are_no_keys(mariadb_gr
     assert [row for row in found if row[0] < 4] == [(plain(at), plain(no_days + at)) for at in range(4)]
     assert {id_ for _, id_ in found} <= {plain(no_days + at) for at in range(4)}
     assert impossible > 2
+
+
+@pytest.mark.parametrize(
+    ("expression", "advice"),
+    [
+        ("day + 1 AS later", "CASE WHEN (day + 1) >= "),
+        ('n * 2.00::numeric(5,2) AS "Twice"', "CAST(NULLIF((n * 2.00::numeric(5,2)), 'NaN') AS numeric(5,2)) AS \"Twice\""),
+        ("ARRAY[day, day] -- both\n AS days", "(ARRAY[day, day] -- both\n)::text[] AS days"),
+        ("ARRAY[ARRAY[n]]::text[] AS numbers", "array_to_json((ARRAY[ARRAY[n]]::text[]))::text AS numbers"),
+    ],
+)
+def test_what_to_write_for_an_expression_is_made_of_the_expression(postgres_ground: Ground, expression: str, advice: str) -> None:
+    """Its name alone is no column of the table; the message is taken literally here too."""
+    ground = postgres_ground
+    ground.sql("DROP TABLE IF EXISTS odd; CREATE TABLE odd (id int, day date, n numeric(5,2))")
+    ground.sql("INSERT INTO odd VALUES (0, 'infinity', 'NaN'), (1, '2024-02-29', 3)")
+    with described(ground, "left", [expression], "odd", "id") as spec, pytest.raises(LookupFailedError) as caught:
+        walk(spec, "left", [0], [pa.array([0], pa.int32())], FORMS[:1])
+    found = re.search(r"; write (.*) in its place", str(caught.value), re.DOTALL)
+    assert found is not None
+    assert found[1].startswith(advice)
+    with described(ground, "left", [found[1]], "odd", "id") as spec:
+        answer = _asked(spec, [0, 1])
+    assert answer == [tuple(map(plain, row)) for row in fetch(ground, f"SELECT id, {found[1]} FROM odd ORDER BY id")]

@@ -314,6 +314,7 @@ POSTGRES_REFUSED = (
         ("macaddr8", "'08:00:2b:01:02:03:04:05'"),
     ),
     *_refused(_P, "oid", ("oid", "4294967295")),
+    *_refused(_P, "regclass, regtype and their kin", ("regclass", "'pg_class'"), ("regtype", "'int4'"), ("regproc", "'now'")),
     *_refused(
         _P,
         "ranges, multiranges",
@@ -340,4 +341,7 @@ MYSQL_REFUSED = (
     *_refused(_M, "bit", ("BIT(8)", "b'101'"), ("BIT(64)", "18446744073709551615")),
     *_refused(_M, "geometry", ("POINT", "POINT(1, 2)"), ("GEOMETRY", "ST_GeomFromText('LINESTRING(0 0,1 1)')")),
 )
-MYSQL_REFUSED_ONLY = _refused(_M, "json", ("JSON", """'{"a": 1}'"""))
+MYSQL_REFUSED_ONLY = (
+    *_refused(_M, "json", ("JSON", """'{"a": 1}'""")),
+    *_refused(_M, "vector", ("VECTOR(3)", "STRING_TO_VECTOR('[1,2,3]')")),
+)

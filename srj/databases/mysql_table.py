@@ -19,6 +19,7 @@ _TEXT = KeyForm(pa.string(), _UTF8)
 _BYTES = KeyForm(pa.binary(), "LONGTEXT CHARACTER SET latin1", reading="UNHEX({})")
 _STRINGS = (FIELD_TYPE.VARCHAR, FIELD_TYPE.VAR_STRING, FIELD_TYPE.STRING)
 _BLOBS = (FIELD_TYPE.TINY_BLOB, FIELD_TYPE.BLOB, FIELD_TYPE.MEDIUM_BLOB, FIELD_TYPE.LONG_BLOB)
+_VECTOR = 242  # in the server's protocol; the driver has no name for it
 _GEOMETRIES = ("point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection")
 _AS_TEXT = "CAST({} AS CHAR)"
 GENERATED = "add a generated column of another type, such as CHAR, and index it"
@@ -158,6 +159,15 @@ ENTRIES = (
     _refused("time", FIELD_TYPE.TIME, remarks="Of -838:59:59 to 838:59:59."),
     _refused("bit", FIELD_TYPE.BIT, "CAST({} AS UNSIGNED)"),
     _refused("geometry", FIELD_TYPE.GEOMETRY, "ST_AsText({})", "With its kinds: `point`, `polygon`, …", _GEOMETRIES),
+    TypeEntry(
+        ("vector",),
+        "vector",
+        None,
+        instead="VECTOR_TO_STRING({})",
+        key_instead="make a view with this column as text, VECTOR_TO_STRING(…)",  # no generated column may be made of it
+        codes=(_VECTOR,),
+        remarks="MySQL's; MariaDB's arrives as its bytes.",
+    ),
     _refused("null", FIELD_TYPE.NULL, remarks="A NULL without a type."),
 )
 _BY_CODE = {(code, one.unsigned): one for one in ENTRIES for code in one.codes if one is not BYTES}

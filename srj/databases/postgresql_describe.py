@@ -244,7 +244,8 @@ def _rows_per_key(key: Sequence[str], rows: int | None, statistics: dict[str, An
 def _warnings(
     question: Question, relation: Relation, index: str | None, rows: int | None, *, hindered: str | None
 ) -> Iterator[str]:
-    key = ", ".join(question.key)
+    # As they are written in SQL, for who copies them.
+    key = ", ".join(name if re.fullmatch("[a-z_][a-z0-9_]*", name) else quote(name) for name in question.key)
     if relation.kind == _FOREIGN:
         yield (
             f"table {question.table} is a foreign table, whose indexes can't be seen from here: each batch may fetch all its rows; "

@@ -22,6 +22,11 @@ _EXACT_DATES = (
 _VIEW = "make a view with this column cast to text, and an index on that expression"
 _PLAIN_VIEW = "make a view with this column cast to text"  # no index: the cast depends on settings
 
+_REGISTERED = tuple(
+    f"reg{kind}"
+    for kind in ("class", "collation", "config", "dictionary", "namespace", "oper", "operator", "proc", "procedure", "role", "type")
+)
+
 
 def _plain(name: str, title: str, arrow: pa.DataType, remarks: str = "", limits: KeyLimits = _TEXT) -> TypeEntry:
     """A type whose values and keys travel as they are."""
@@ -117,6 +122,7 @@ ENTRIES = (
     _refused(("bit", "varbit"), "bit(n), bit varying(n)", remarks="Or, of up to 64 bits, `x::bigint AS x`."),
     _refused(("inet", "cidr", "macaddr", "macaddr8"), "inet, cidr, macaddr, macaddr8", remarks="Or `host(x) AS x`."),
     _refused(("oid",), "oid", "{}::bigint", key="make a view with this column cast to bigint"),
+    _refused(_REGISTERED, "regclass, regtype and their kin", key=_PLAIN_VIEW),
     _refused(("range", "multirange"), "ranges, multiranges", remarks="Or `lower(x) AS low`, `upper(x) AS high`.", key=_PLAIN_VIEW),
     ARRAY,
     _refused(("composite",), "composite types", remarks="Or its fields: `(x).field AS field`.", key=_PLAIN_VIEW),
