@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _LONG_BYTES = "binary, varbinary, tinyblob, blob, mediumblob, longblob"
 # The text that is walked by itself has a collation.
-_ELEMENTS = {"text[]": 'text COLLATE "C"'}
+_ELEMENTS = {"text[]": 'text COLLATE "C"', "any_case[]": "extras.citext", "few": "int"}
 _SHOWN = "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attname = 'x' AND attrelid = 'odd'::regclass"
 
 

@@ -132,8 +132,10 @@ def _arrays() -> list[TypeCase]:
         "timestamptz": _times(UTC),
         "jsonb": ('{"a": 1}', "null"),
         "amount": (Decimal("1.50"),),
+        "any_case": ("a", "A"),
     }
-    return [_postgres(_ARRAYS, f"{sql}[]", _lists(values)) for sql, values in elements.items()]
+    cases = [_postgres(_ARRAYS, f"{sql}[]", _lists(values)) for sql, values in elements.items()]
+    return [*cases, _postgres(_ARRAYS, "few", _lists(_wholes(32)))]
 
 
 def _lists(values: tuple[Any, ...]) -> tuple[list[Any], ...]:
@@ -154,6 +156,8 @@ CREATE SCHEMA extras; CREATE EXTENSION citext SCHEMA extras;
 CREATE COLLATION walk_ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
 CREATE TYPE mood AS ENUM ('sad', 'Happy', 'so so', '');
 CREATE DOMAIN short_text AS varchar(3) CHECK (VALUE <> 'no'); CREATE DOMAIN amount AS numeric(9,2); CREATE DOMAIN mood_of AS mood;
+CREATE DOMAIN few AS int[]; CREATE DOMAIN any_case AS extras.citext;
+CREATE DOMAIN one_label AS text COLLATE walk_ci;
 CREATE TYPE pair AS (a int, b text)
 """
 _CITEXT = "walked.k OPERATOR(extras.=) stream.k"
@@ -187,6 +191,8 @@ POSTGRES = (
     _postgres("citext", "extras.citext", _texts(), pa.string(), probes=("AB", "SsX"), impossible=_NUL, equal=_CITEXT),
     _postgres("enum", "mood", _MOODS, pa.string(), impossible=("happy", "angry", " sad", *_NUL), counted=_NUL),
     _postgres("enum", "mood_of", _MOODS, pa.string(), impossible=_NUL, equal="walked.k::mood = stream.k::mood"),
+    _postgres("citext", "any_case", _texts(), pa.string(), probes=("AB", "SsX"), impossible=_NUL, equal=_CITEXT),
+    _postgres("text", "one_label", _texts(), pa.string(), probes=("SsX", "E\u0301"), impossible=_NUL),
     _postgres("uuid", "uuid", _UUIDS, pa.string(), probes=_UUID_FORMS, impossible=(*_NO_UUIDS, *_NUL)),
     _postgres("bytea", "bytea", _BYTES, pa.binary(), probes=(b"\xff",)),
     _postgres("date", "date", _days(), pa.date32(), probes=(date(2000, 1, 1),)),
@@ -246,6 +252,7 @@ MYSQL = (
     _mysql_texts(_WIDE.format("utf8mb4", _BIN), probes=("a\0",)),
     _mysql_texts(_WIDE.format("latin1", "latin1_swedish_ci"), last=0xFF, **_asked("😀", "Ω", "?Ω")),
     _mysql_texts(_WIDE.format("utf8mb3", "utf8mb3_general_ci"), last=0xFFFF, impossible=("😀", "a😀")),
+    _mysql(_LONG_TEXT, _WIDE.format("gbk", "gbk_chinese_ci"), ("中", "a?", "a", "A "), pa.string(), **_asked("😀", "ß", "a😀")),
     _mysql_texts(_WIDE.format("utf16", "utf16_general_ci")),
     _mysql_texts(
         f"CHAR(5) CHARACTER SET utf8mb4 COLLATE {_PAD_CI}", most=5, probes=_texts(), probed_as=_WIDE.format("utf8mb4", _PAD_CI)
