@@ -71,7 +71,7 @@ def stream_key(df: DataFrame, name: str, *, case_sensitive: bool, use: str = "ke
         raise RequestError(f"expected one stream column named {names[0]!r}, got several; rename all but one of them first")
     quoted = ".".join(f"`{part.replace('`', '``')}`" for part in names)
     cause: Exception | None = None
-    if not isinstance(data_type, (ArrayType, MapType, StructType)):
+    if not isinstance(data_type, (ArrayType, MapType, StructType)) and data_type.typeName() != "variant":
         try:
             return F.col(quoted), arrow_schema(StructType([StructField("key", data_type)])).field(0).type
         except Exception as error:

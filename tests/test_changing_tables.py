@@ -81,6 +81,10 @@ def test_a_key_whose_type_changes_in_mid_stream_is_an_error_never_a_row_that_mat
         ("int", "varchar(10)", [1, 2], {}),
         ("int", "varchar(10)", [1, 2], {"how": "semi"}),
         ("int", "bigint", [1, 2], {"on_multiple": "first", "order_by": "v"}),
+        ("mediumint", "int", [1, 2], {}),
+        ("smallint unsigned", "int", [1, 2], {}),
+        ("tinyint unsigned", "smallint", [1, 2], {"how": "semi"}),
+        ("decimal(10,2)", "decimal(10,3)", [Decimal("1.10"), Decimal("2.10")], {}),
         ("varchar(10)", "varbinary(10)", ["a", "B"], {}),
         ("datetime", "date", [datetime(2024, 1, 1), datetime(2024, 1, 2)], {}),  # noqa: DTZ001  the type has none
     ],

@@ -117,6 +117,9 @@ _SPARK_NAMES = {
     pa.float64(): "double",
     pa.bool_(): "boolean",
     pa.date32(): "date",
+    pa.null(): "void",
+    pa.duration("us"): "interval day to second",
+    pa.time64("ns"): "time",
 }
 
 

@@ -19,6 +19,7 @@ from srj.databases.values import one_array
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from srj.databases.base import KeyColumn
     from srj.databases.mysql_catalog import TableColumn
     from srj.databases.typing import KeyForm, TypeEntry
 
@@ -112,9 +113,13 @@ def keeps(described: pa.DataType, field: Any) -> bool:
     return bool(described == now or (_is_exact_number(described) and now is not None and _is_exact_number(now)))
 
 
-def keeps_key(described: pa.DataType, field: Any) -> bool:
-    """Whether a key column, here as a result, is still of the type that keys are converted to."""
-    return bool(result_type(field) == (_UNSIGNED if described == pa.uint64() else described))
+def keeps_key(described: KeyColumn, field: Any) -> bool:
+    """Whether a key column, here as a result, is still of the type that keys are converted to, and holds no more than before."""
+    if result_type(field) != (_UNSIGNED if described.type == pa.uint64() else described.type):
+        return False
+    known = _entry(field)
+    form = None if known is None else known.key
+    return not pa.types.is_integer(described.type) or (form is not None and form.limits == described.limits)
 
 
 def _is_exact_number(arrow: pa.DataType) -> bool:
