@@ -14,18 +14,8 @@ from srj.databases.lists import list_of
 from srj.errors import LookupFailedError
 from tests.ground import Ground, open_ground, spec_of
 from tests.postgresql_place import refusal
-from tests.type_cases import (
-    MARIADB_ONLY,
-    MYSQL,
-    MYSQL_ONLY,
-    MYSQL_REFUSED,
-    MYSQL_REFUSED_ONLY,
-    POSTGRES,
-    POSTGRES_REFUSED,
-    POSTGRES_REFUSED_ARRAYS,
-    POSTGRES_SETUP,
-    Refused,
-)
+from tests.type_cases import MARIADB_ONLY, MYSQL, MYSQL_ONLY, POSTGRES, POSTGRES_SETUP
+from tests.type_refusals import MYSQL_REFUSED, MYSQL_REFUSED_ONLY, POSTGRES_REFUSED, POSTGRES_REFUSED_ARRAYS, Refused
 from tests.type_walk import FORMS, HOWS, TypeCase, described, fetch, fill, own_join, plain, stream_of, walk
 
 if TYPE_CHECKING:
