@@ -57,7 +57,8 @@ def srj_enrich(
         table: ``"postgresql://user@host/database#schema.table"`` (also ``mysql://``, ``mariadb://``), or a `Table`. Write a
             password as ``${NAME}``: it is read from that environment variable where a connection is made.
         key: the column to join on, when the stream and the table call it the same; several as a list; or
-            ``{"stream column": "table column"}``. Nested stream columns are written ``"a.b"``.
+            ``{"stream column": "table column"}``. Nested stream columns are written ``"a.b"``,
+            and names with dots between backticks.
         **options: all optional:
 
             * ``how``: ``"left"`` (default), ``"inner"``, ``"semi"``, ``"anti"``.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,19 +18,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
+_PART = "(?:`(?:[^`]|``)+`|[^`.]+)"
+
 
 def key_pairs(key: object) -> list[tuple[str, str]]:
     """Stream and table columns of a key: a name, a list of names, or a mapping from the stream's to the table's.
 
-    >>> key_pairs(["id", "order.site"]), key_pairs({"product_id": "id"})
-    ([('id', 'id'), ('order.site', 'site')], [('product_id', 'id')])
+    >>> key_pairs(["id", "order.site", "`a.b`"]), key_pairs({"product_id": "id"})
+    ([('id', 'id'), ('order.site', 'site'), ('`a.b`', 'a.b')], [('product_id', 'id')])
     """
     if isinstance(key, str):
         key = [key]
     if isinstance(key, Mapping):
         pairs = list(key.items())
     elif isinstance(key, Sequence):
-        pairs = [(name, name.rpartition(".")[2]) if isinstance(name, str) else (name, name) for name in key]
+        pairs = [(name, name_parts(name)[-1]) if isinstance(name, str) else (name, name) for name in key]
     else:
         pairs = []
     if not pairs or not all(isinstance(name, str) and name for pair in pairs for name in pair):
@@ -43,13 +46,24 @@ def key_pairs(key: object) -> list[tuple[str, str]]:
     return pairs
 
 
+def name_parts(name: str) -> list[str]:
+    """A column's name and those of the fields in it, as Spark reads it: dots part them, but not between backticks.
+
+    >>> name_parts("a.b"), name_parts("`a.b`.c"), name_parts("`x``y`"), name_parts("x`y.z")
+    (['a', 'b'], ['a.b', 'c'], ['x`y'], ['x`y', 'z'])
+    """
+    if re.fullmatch(rf"{_PART}(\.{_PART})*", name) is None:
+        return name.split(".")
+    return [part[1:-1].replace("``", "`") if part[0] == "`" else part for part in re.findall(_PART, name)]
+
+
 def stream_key(df: DataFrame, name: str, *, case_sensitive: bool, use: str = "key") -> tuple[Column, pa.DataType]:
     """The stream's column of this name, or the nested one of this path, and its Arrow type.
 
     Raises:
         RequestError: there is none, there are several, or its type can't be a key.
     """
-    path = _find(df.schema, [name], case_sensitive) or _find(df.schema, name.split("."), case_sensitive)
+    path = _find(df.schema, [name], case_sensitive) or _find(df.schema, name_parts(name), case_sensitive)
     if path is None:
         raise RequestError(f"expected a stream column named {name!r} for the {use}, got none; {nearest(name, df.columns)}")
     names, data_type = path
@@ -57,7 +71,7 @@ def stream_key(df: DataFrame, name: str, *, case_sensitive: bool, use: str = "ke
         raise RequestError(f"expected one stream column named {names[0]!r}, got several; rename all but one of them first")
     quoted = ".".join(f"`{part.replace('`', '``')}`" for part in names)
     cause: Exception | None = None
-    if not isinstance(data_type, (ArrayType, MapType, StructType)):
+    if not isinstance(data_type, (ArrayType, MapType, StructType)) and data_type.typeName() != "variant":
         try:
             return F.col(quoted), arrow_schema(StructType([StructField("key", data_type)])).field(0).type
         except Exception as error:
@@ -127,6 +141,11 @@ def _find(schema: StructType, names: Sequence[str], case_sensitive: bool) -> tup
         ]
         if not matches:
             return None
+        if found and sum(_fold(field.name, case_sensitive) == _fold(name, case_sensitive) for field in current.fields) > 1:
+            raise RequestError(
+                f"expected one field named {name!r} in stream column {'.'.join(found)!r}, got several; rename all but one of them "
+                "first"
+            )
         found.append(matches[0].name)
         current = matches[0].dataType
     return found, current

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -55,6 +56,18 @@ def test_columns_of_all_names_stand_side_by_side(ground: Ground) -> None:
     assert ground.join("all_names", KEYS, "the_key", columns=names[::-1]) == [(0, *reversed(range(len(names))))]
 
 
+def test_the_index_that_is_missing_can_be_made_as_the_warning_says(postgres_ground: Ground) -> None:
+    """Whatever the names in it."""
+    postgres_ground.table("bare", '"a.b" int, "Say ""x""" int, id int')
+    postgres_ground.sql("INSERT INTO bare SELECT i, i, i FROM generate_series(1, 2000) i")
+    for key in ("a.b", 'Say "x"', "id"):
+        (warning,) = spec_of(postgres_ground.url, "bare", key).description.warnings
+        columns = re.search(r"create an index on (\(.*?\))(?: of bare)?$", warning)
+        assert columns is not None
+        postgres_ground.sql(f"CREATE INDEX ON bare {columns[1]}")
+        assert spec_of(postgres_ground.url, "bare", key).description.index is not None
+
+
 def test_a_name_is_that_of_one_table_alone(ground: Ground) -> None:
     """Not of one that is spelt alike but for case or accents."""
     spellings = ("tee", "Tee", "TEE", "teé", "tèe", "tee ")[: 6 if ground.is_postgres else 5]  # MySQL's end in no space
@@ -89,13 +102,16 @@ def test_every_kind_of_relation_of_postgresql_is_joined(postgres_ground: Ground)
         "CREATE SERVER there FOREIGN DATA WRAPPER postgres_fdw "
         f"OPTIONS (host '{server.host}', port '{server.port}', dbname '{ground.name}');"
         f"CREATE USER MAPPING FOR CURRENT_USER SERVER there OPTIONS (user '{server.user}', password '{server.password}');"
-        "CREATE FOREIGN TABLE afar (id int, v text) SERVER there OPTIONS (table_name 'plain')"
+        "CREATE FOREIGN TABLE afar (id int, v text) SERVER there OPTIONS (table_name 'plain');"
+        "CREATE EXTENSION file_fdw; CREATE SERVER files FOREIGN DATA WRAPPER file_fdw;"
+        "CREATE FOREIGN TABLE filed (id int, v text) SERVER files OPTIONS (program 'printf \"1,one\\\\n2,\\\\n\"', format 'csv')"
     )
-    for name in ("plain", "seen", "kept", "unlogged", "parts", "part_1", "above", "afar"):
+    for name in ("plain", "seen", "kept", "unlogged", "parts", "part_1", "above", "afar", "filed"):
         assert ground.join(name, pa.array([1, 2, 3], pa.int32())) == ([(0, "one")] if name == "part_1" else [(0, "one"), (1, None)])
     assert ground.join("seen_again", KEYS) == [(0, "one!")]
-    (warning,) = spec_of(ground.url, "afar", "id").description.warnings
-    assert "afar is a foreign table" in warning
+    for name in ("afar", "filed"):
+        (warning,) = spec_of(ground.url, name, "id").description.warnings
+        assert f"{name} is a foreign table" in warning
 
 
 def test_every_kind_of_relation_of_mariadb_is_joined(mariadb_ground: Ground) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import cachetools
 import pyarrow as pa
 import pytest
 
@@ -13,7 +14,8 @@ from srj.databases.lists import list_of
 from srj.errors import LookupFailedError
 from tests.ground import Ground, open_ground, spec_of
 from tests.postgresql_place import refusal
-from tests.type_cases import MYSQL, MYSQL_REFUSED, POSTGRES, POSTGRES_REFUSED, POSTGRES_REFUSED_ARRAYS, POSTGRES_SETUP, Refused
+from tests.type_cases import MARIADB_ONLY, MYSQL, MYSQL_ONLY, POSTGRES, POSTGRES_SETUP
+from tests.type_refusals import MYSQL_REFUSED, MYSQL_REFUSED_ONLY, POSTGRES_REFUSED, POSTGRES_REFUSED_ARRAYS, Refused
 from tests.type_walk import FORMS, HOWS, TypeCase, described, fetch, fill, own_join, plain, stream_of, walk
 
 if TYPE_CHECKING:
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
     from tests.servers import Server
 
 
+_LONG_BYTES = "binary, varbinary, tinyblob, blob, mediumblob, longblob"
 # The text that is walked by itself has a collation.
-_ELEMENTS = {"text[]": 'text COLLATE "C"'}
+_ELEMENTS = {"text[]": 'text COLLATE "C"', "any_case[]": "extras.citext", "few": "int"}
 _SHOWN = "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attname = 'x' AND attrelid = 'odd'::regclass"
 
 
@@ -46,13 +49,22 @@ def test_every_entry_is_walked() -> None:
     """As a column and a key where it can be one, and refused where it can't."""
     for entries, cases, refused in (
         (postgresql_table.ENTRIES, POSTGRES, POSTGRES_REFUSED),
-        (mysql_table.ENTRIES, MYSQL, MYSQL_REFUSED),
+        (mysql_table.ENTRIES, (*MYSQL, *MARIADB_ONLY, *MYSQL_ONLY), (*MYSQL_REFUSED, *MYSQL_REFUSED_ONLY)),
     ):
-        as_columns = {case.entry.title for case in cases if case.is_column} | {"json"}  # MySQL's, which MariaDB has not
-        assert as_columns - {"json"} <= {entry.title for entry in entries if entry.arrow is not None} <= as_columns
+        columns = {entry.title for entry in entries if entry.arrow is not None}
+        assert {case.entry.title for case in cases if case.is_column} == columns
         assert {case.entry.title for case in cases if case.streams} == {entry.title for entry in entries if entry.key is not None}
         known = {entry.title for entry in entries if entry.arrow is None or entry.key is None}
-        assert known - {"json", "null"} == {one.entry.title for one in refused}
+        assert known - {"null"} == {one.entry.title for one in refused}
+
+
+def test_every_key_meets_what_it_can_never_be() -> None:
+    """Of each type of key that does not hold all that a stream may ask for; of dates, see those beyond the years of Python's."""
+    whole = {"boolean", "numeric", "real", "double precision", "bytea", "date", "timestamp", "timestamp with time zone"}
+    whole_here = {"enum", "set", "inet4", "inet6", _LONG_BYTES, "date", "datetime"}  # or the server alone can tell
+    for cases, without in ((POSTGRES, whole), ((*MYSQL, *MARIADB_ONLY), whole_here)):
+        met = {case.entry.title for case in cases if case.streams and case.impossible_among(range(len(case.keys)))}
+        assert {case.entry.title for case in cases if case.streams} - met == without
 
 
 def _name(case: TypeCase | Refused) -> str:
@@ -71,8 +83,22 @@ def test_mariadb_answers_alike(mysql_types: Ground, case: TypeCase) -> None:
     _check(mysql_types, case)
 
 
+def test_what_mariadb_or_mysql_has_alone(mysql_types: Ground) -> None:
+    """Of the two, the one that runs here (`SRJ_TEST_MARIADB_URL` may name a MySQL)."""
+    is_mariadb = "MariaDB" in mysql_types.sql("SELECT VERSION()")[0][0]
+    for case in MARIADB_ONLY if is_mariadb else MYSQL_ONLY:
+        _check(mysql_types, case)
+    for refused in [] if is_mariadb else MYSQL_REFUSED_ONLY:
+        _check_refused(mysql_types, refused)
+
+
+def _cachetools() -> cachetools.LRUCache[Any, Any]:
+    return cachetools.LRUCache(10_000)
+
+
 def _check(ground: Ground, case: TypeCase) -> None:
     fill(ground, case)
+    value = "walked.v" if ground.is_postgres or case.sql != "FLOAT" else "walked.v + 0e0"
     for how in HOWS if case.streams else HOWS[:2]:  # what adds no column has nothing to do with one that is no key
         adds = how in ("left", "inner")
         with described(ground, how, ["n", "v"] if adds else None) as spec:
@@ -82,10 +108,15 @@ def _check(ground: Ground, case: TypeCase) -> None:
             for stream in streams if how == "left" else streams[:1]:
                 positions, batches = stream_of(case.keys, stream)
                 # How a stream's column is converted has nothing to do with the order in which rows leave.
-                found = walk(spec, how, positions, batches, FORMS if stream is streams[0] else FORMS[:1])
-                value = "walked.v" if ground.is_postgres or case.sql != "FLOAT" else "walked.v + 0e0"
+                impossible = case.impossible_among(positions)
+                found = walk(spec, how, positions, batches, FORMS if stream is streams[0] else FORMS[:1], impossible)
                 assert found == own_join(ground, how, ["walked.n", value], positions, case.equal), stream
                 assert len(found) > 1
+
+    with described(ground, "left", ["n", "v"], cache=_cachetools) as spec:
+        positions, batches = stream_of(case.keys, case.streams[0] if case.streams else pa.int32())
+        found = walk(spec, "left", positions, batches, FORMS[:1])
+        assert found == own_join(ground, "left", ["walked.n", value], positions, case.equal)
 
 
 @pytest.mark.parametrize("refused", POSTGRES_REFUSED, ids=_name)
@@ -123,7 +154,7 @@ def test_arrays_of_refused_types_are_refused_with_what_works(postgres_types: Gro
         (
             "int[][]",
             "{{1,2},{3,4}}",
-            "expected arrays of one dimension in column x, got one of several; write array_to_json(x)::text",
+            'expected arrays of one dimension in column x, got one of several; write array_to_json("x")::text',
         ),
         ("date[]", "{2024-01-01,infinity}", "expected dates of the years 1 to 9999 in column x"),
         ("numeric(5,1)[]", "{1,NaN}", "expected numbers of type decimal(5,1) in column x"),
@@ -149,13 +180,22 @@ def test_an_array_that_no_list_of_spark_can_be_fails_its_lookup(
 @pytest.mark.parametrize("refused", MYSQL_REFUSED, ids=_name)
 def test_mariadbs_other_types_are_refused_with_what_works(mysql_types: Ground, refused: Refused) -> None:
     """As a column and as a key, each with its own advice, which is taken literally."""
-    ground = mysql_types
-    ground.sql(f"CREATE OR REPLACE TABLE odd (id int, x {refused.sql}); INSERT INTO odd VALUES (1, {refused.literal}), (2, NULL)")
-    _check_advice(ground)
+    _check_refused(mysql_types, refused)
+
+
+def _check_refused(ground: Ground, refused: Refused) -> None:
+    ground.sql(f"DROP TABLE IF EXISTS odd; CREATE TABLE odd (id int, x {refused.sql})")
+    ground.sql(f"INSERT INTO odd VALUES (1, {refused.literal}), (2, NULL)")
+    if refused.entry.arrow is None:
+        _check_advice(ground)
     message = refusal(lambda: spec_of(ground.url, "odd", "x"))
+    assert f"got 'x' of type {refused.sql.lower()}; {refused.entry.key_instead}" in message
+    cast = (refused.entry.instead or "CAST({} AS CHAR)").format("x")
+    if "view" in message:
+        ground.sql(f"CREATE OR REPLACE VIEW odd_view AS SELECT id, {cast} AS y FROM odd")
+        _check_key(ground, "odd_view", "y")
+        return
     assert message.endswith("; add a generated column of another type, such as CHAR, and index it")
-    assert f"got 'x' of type {refused.sql.lower()}; " in message
-    cast = refused.entry.instead.format("x")
     ground.sql(f"ALTER TABLE odd ADD y CHAR(100) GENERATED ALWAYS AS ({cast}) STORED, ADD INDEX odd_index (y)")
     assert spec_of(ground.url, "odd", "y", columns=["id"]).description.index == "odd_index"
     _check_key(ground, "odd", "y")

@@ -1,11 +1,11 @@
-"""Values of every type in the type tables: edges and random ones, what a stream may ask for, and what is refused."""
+"""Values of every type in the type tables: edges and random ones, and what a stream may ask for."""
 
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,6 @@ from tests.type_walk import TypeCase
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from srj.databases.typing import TypeEntry
 
 RANDOM = Random(6)
 HOW_MANY = 12
@@ -95,6 +94,21 @@ def _mysql(name: str, sql: str, values: tuple[Any, ...], *streams: pa.DataType, 
     return TypeCase(entry, sql, values, streams, **more)
 
 
+def _probed(probes: tuple[Any, ...], counted: tuple[Any, ...], probed_as: str = "numeric") -> dict[str, Any]:
+    """What a stream may ask for besides; some of it can be no value of the column."""
+    return {"probes": (*probes, *counted), "counted": counted, "probed_as": probed_as}
+
+
+def _beyond(*numbers: int, probed_as: str = "numeric") -> dict[str, Any]:
+    """Numbers that can't be values of the column."""
+    return _probed((), numbers, probed_as)
+
+
+def _asked(*values: Any) -> dict[str, Any]:
+    """What is no value of the column, as the database alone can tell."""
+    return {"impossible": values, "counted": ()}
+
+
 def _arrays() -> list[TypeCase]:
     """Arrays of other cases' values: empty, of NULLs alone, and of some values between which NULLs stand."""
     elements = {
@@ -117,8 +131,10 @@ def _arrays() -> list[TypeCase]:
         "timestamptz": _times(UTC),
         "jsonb": ('{"a": 1}', "null"),
         "amount": (Decimal("1.50"),),
+        "any_case": ("a", "A"),
     }
-    return [_postgres(_ARRAYS, f"{sql}[]", _lists(values)) for sql, values in elements.items()]
+    cases = [_postgres(_ARRAYS, f"{sql}[]", _lists(values)) for sql, values in elements.items()]
+    return [*cases, _postgres(_ARRAYS, "few", _lists(_wholes(32)))]
 
 
 def _lists(values: tuple[Any, ...]) -> tuple[list[Any], ...]:
@@ -130,7 +146,8 @@ _ARRAYS = "arrays of these types"
 _MOODS = ("sad", "Happy", "so so", "")
 _CI = "COLLATE walk_ci"
 _NUL = ("\0", "a\0")
-_FRACTIONS = (Decimal("1.005"), Decimal("0.01"), Decimal("1.00"), Decimal(7), Decimal("99999999.99"))
+_FRACTIONS = (Decimal("0.01"), Decimal("1.00"), Decimal(7))
+_NO_PRICES = (Decimal("1.005"), Decimal("1e8"), Decimal("-100000000.00"))
 _DECIMAL_STREAMS = (pa.decimal128(38, 5), pa.decimal128(10, 2), pa.int64(), pa.decimal128(38, 0))
 # What the cases' types need, in a database of PostgreSQL; the extension has a schema that no search_path holds.
 POSTGRES_SETUP = """
@@ -138,19 +155,21 @@ CREATE SCHEMA extras; CREATE EXTENSION citext SCHEMA extras;
 CREATE COLLATION walk_ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
 CREATE TYPE mood AS ENUM ('sad', 'Happy', 'so so', '');
 CREATE DOMAIN short_text AS varchar(3) CHECK (VALUE <> 'no'); CREATE DOMAIN amount AS numeric(9,2); CREATE DOMAIN mood_of AS mood;
+CREATE DOMAIN few AS int[]; CREATE DOMAIN any_case AS extras.citext;
+CREATE DOMAIN one_label AS text COLLATE walk_ci;
 CREATE TYPE pair AS (a int, b text)
 """
 _CITEXT = "walked.k OPERATOR(extras.=) stream.k"
 
 POSTGRES = (
     _postgres("boolean", "bool", (True, False), pa.bool_()),
-    _postgres("smallint", "smallint", _wholes(16), *_WHOLE, probes=(32768, -32769, 2**63 - 1), probed_as="numeric"),
-    _postgres("integer", "int", _wholes(32), *_WHOLE, probes=(2**31, -(2**31) - 1, 2**63 - 1), probed_as="numeric"),
-    _postgres("bigint", "bigint", _wholes(64), *_WHOLE, probes=(2**63, -(2**63) - 1, 10**37), probed_as="numeric"),
-    _postgres("numeric(p,s)", "numeric(10,2)", _decimals(10, 2), *_DECIMAL_STREAMS, probes=_FRACTIONS, probed_as="numeric"),
+    _postgres("smallint", "smallint", _wholes(16), *_WHOLE, **_beyond(32768, -32769, 2**63 - 1)),
+    _postgres("integer", "int", _wholes(32), *_WHOLE, **_beyond(2**31, -(2**31) - 1, 2**63 - 1)),
+    _postgres("bigint", "bigint", _wholes(64), *_WHOLE, **_beyond(2**63, -(2**63) - 1, 10**37)),
+    _postgres("numeric(p,s)", "numeric(10,2)", _decimals(10, 2), *_DECIMAL_STREAMS, **_probed(_FRACTIONS, _NO_PRICES)),
     _postgres("numeric(p,s)", "numeric(38,10)", _decimals(38, 10), pa.decimal128(38, 10), pa.int64(), probes=(5, 10**18)),
-    _postgres("numeric(p,s)", "numeric(5)", _decimals(5, 0), *_WHOLE, probes=(Decimal(100_000), 7), probed_as="numeric"),
-    _postgres("numeric(p,s)", "amount", _decimals(9, 2), pa.decimal128(9, 2), probes=_FRACTIONS[:-1], probed_as="numeric"),
+    _postgres("numeric(p,s)", "numeric(5)", _decimals(5, 0), *_WHOLE, **_probed((7,), (100_000, -(10**18)))),
+    _postgres("numeric(p,s)", "amount", _decimals(9, 2), pa.decimal128(9, 2), **_probed(_FRACTIONS, ())),
     _postgres(
         "numeric",
         "numeric",
@@ -165,12 +184,14 @@ POSTGRES = (
     _postgres("text", f"text {_CI}", _texts(), pa.string(), probes=("SsX", "E\u0301"), impossible=_NUL),
     _postgres("text", 'text COLLATE "und-x-icu"', _texts(), pa.string(), probes=("absent",), impossible=_NUL),
     _postgres("varchar(n)", "varchar(5)", _texts(most=5), pa.string(), probes=_texts(), probed_as="text", impossible=_NUL),
-    _postgres("varchar(n)", "short_text", _texts(most=3), pa.string(), probes=("no", "abcd"), probed_as="text"),
+    _postgres("varchar(n)", "short_text", _texts(most=3), pa.string(), probes=("no", "abcd"), probed_as="text", impossible=_NUL),
     _postgres("char(n)", "char(5)", _texts(most=5), pa.string(), probes=_texts(), probed_as="bpchar", impossible=_NUL),
     _postgres("name", "name", _texts(most=12), pa.string(), probes=("n" * 64, "n" * 63), probed_as="text", impossible=_NUL),
     _postgres("citext", "extras.citext", _texts(), pa.string(), probes=("AB", "SsX"), impossible=_NUL, equal=_CITEXT),
-    _postgres("enum", "mood", _MOODS, pa.string(), impossible=("happy", "angry", " sad", *_NUL)),
-    _postgres("enum", "mood_of", _MOODS, pa.string(), impossible=("happy",), equal="walked.k::mood = stream.k::mood"),
+    _postgres("enum", "mood", _MOODS, pa.string(), impossible=("happy", "angry", " sad", *_NUL), counted=_NUL),
+    _postgres("enum", "mood_of", _MOODS, pa.string(), impossible=_NUL, equal="walked.k::mood = stream.k::mood"),
+    _postgres("citext", "any_case", _texts(), pa.string(), probes=("AB", "SsX"), impossible=_NUL, equal=_CITEXT),
+    _postgres("text", "one_label", _texts(), pa.string(), probes=("SsX", "E\u0301"), impossible=_NUL),
     _postgres("uuid", "uuid", _UUIDS, pa.string(), probes=_UUID_FORMS, impossible=(*_NO_UUIDS, *_NUL)),
     _postgres("bytea", "bytea", _BYTES, pa.binary(), probes=(b"\xff",)),
     _postgres("date", "date", _days(), pa.date32(), probes=(date(2000, 1, 1),)),
@@ -189,10 +210,17 @@ _NO_STAMPS = (datetime(1960, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UT
 
 
 def _mysql_wholes(name: str, bits: int) -> tuple[TypeCase, TypeCase]:
-    probed: dict[str, Any] = {"probes": (2**bits, -(2**bits), 2**63 - 1, -(2**63), -1), "probed_as": "DECIMAL(40,0)"}
+    half = 2 ** (bits - 1)
+    signed, unsigned = (half, -half - 1, 2**64, -(2**64)), (2**bits, -1, -half, 2**64, -(2**64))
     return (
-        _mysql(name, name, _wholes(bits), *_WHOLE, **probed),
-        _mysql(f"{name} unsigned", f"{name} unsigned", _wholes(bits, unsigned=True), *_WHOLE, **probed),
+        _mysql(name, name, _wholes(bits), *_WHOLE, **_beyond(*signed, probed_as="DECIMAL(40,0)")),
+        _mysql(
+            f"{name} unsigned",
+            f"{name} unsigned",
+            _wholes(bits, unsigned=True),
+            *_WHOLE,
+            **_beyond(*unsigned, probed_as="DECIMAL(40,0)"),
+        ),
     )
 
 
@@ -205,6 +233,7 @@ def _mysql_texts(sql: str, *, most: int = 400, last: int = 0x10FFFF, **more: Any
 _LONG_TEXT = "char, varchar, tinytext, text, mediumtext, longtext"
 _PADDED = (b"a\0\0", b"\xff\xfe\0", b"abc")
 _LONG_BYTES = "binary, varbinary, tinyblob, blob, mediumblob, longblob"
+_PRICED = _probed(_FRACTIONS, _NO_PRICES, "DECIMAL(40,5)")
 _WIDE = "VARCHAR(400) CHARACTER SET {} COLLATE {}"
 MYSQL = (
     *_mysql_wholes("tinyint", 8),
@@ -212,28 +241,24 @@ MYSQL = (
     *_mysql_wholes("mediumint", 24),
     *_mysql_wholes("int", 32),
     *_mysql_wholes("bigint", 64),
-    _mysql("decimal(p,s)", "DECIMAL(10,2)", _decimals(10, 2), *_DECIMAL_STREAMS, probes=_FRACTIONS, probed_as="DECIMAL(40,5)"),
+    _mysql("decimal(p,s)", "DECIMAL(10,2)", _decimals(10, 2), *_DECIMAL_STREAMS, **_PRICED),
     _mysql("decimal(p,s)", "DECIMAL(38,10)", _decimals(38, 10), pa.decimal128(38, 10), pa.int64(), probes=(5,)),
-    _mysql("decimal(p,s)", "DECIMAL(38,38)", _decimals(38, 38), pa.decimal128(38, 38)),
     _mysql("float", "FLOAT", _floats(np.float32)[:4] + _floats(np.float32)[7:], pa.float32(), impossible=(_NAN, *_INFINITIES)),
     _mysql("double", "DOUBLE", _floats(np.float64, 5e-324), pa.float64(), pa.float32(), impossible=(_NAN, *_INFINITIES)),
-    _mysql("year", "YEAR", (1901, 2155, 0, 1999, 2024), *_WHOLE, probes=(1900, 2156, -1, 30_000), probed_as="INT"),
+    _mysql("year", "YEAR", (1901, 2155, 0, 1999, 2024), *_WHOLE, **_probed((1900,), (2156, -1, 30_000), "INT")),
     _mysql_texts(_WIDE.format("utf8mb4", _PAD_CI), probes=("ABSENT", "SsX")),
     _mysql_texts(_WIDE.format("utf8mb4", "utf8mb4_unicode_520_ci"), probes=("SsX",)),
-    _mysql_texts(_WIDE.format("utf8mb4", _NO_PAD), probes=("a\0",)),
     _mysql_texts(_WIDE.format("utf8mb4", _BIN), probes=("a\0",)),
-    _mysql_texts(_WIDE.format("latin1", "latin1_swedish_ci"), last=0xFF, impossible=("😀", "Ω", "?Ω")),
+    _mysql_texts(_WIDE.format("latin1", "latin1_swedish_ci"), last=0xFF, **_asked("😀", "Ω", "?Ω")),
     _mysql_texts(_WIDE.format("utf8mb3", "utf8mb3_general_ci"), last=0xFFFF, impossible=("😀", "a😀")),
+    _mysql(_LONG_TEXT, _WIDE.format("gbk", "gbk_chinese_ci"), ("中", "a?", "a", "A "), pa.string(), **_asked("😀", "ß", "a😀")),
     _mysql_texts(_WIDE.format("utf16", "utf16_general_ci")),
     _mysql_texts(
         f"CHAR(5) CHARACTER SET utf8mb4 COLLATE {_PAD_CI}", most=5, probes=_texts(), probed_as=_WIDE.format("utf8mb4", _PAD_CI)
     ),
     _mysql_texts("TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"),
-    _mysql("enum", "ENUM('small','Large','')", ("small", "Large", ""), pa.string(), probes=("LARGE",), impossible=("2", "huge")),
-    _mysql("set", "SET('red','Blue')", ("red", "Blue", "red,Blue", ""), pa.string(), probes=("blue",), impossible=("3", "green")),
-    _mysql("uuid", "UUID", _UUIDS, pa.string(), probes=(_UUIDS[0].upper(), _UUIDS[0].replace("-", "")), impossible=_NO_UUIDS),
-    _mysql("inet4", "INET4", ("1.2.3.4", "127.0.0.1", "255.255.255.255"), pa.string(), impossible=("", "1.2.3", "::1")),
-    _mysql("inet6", "INET6", ("2001:db8::1", "::", "::ffff:1.2.3.4"), pa.string(), probes=("2001:DB8:0::1",), impossible=("", "x")),
+    _mysql("enum", "ENUM('small','Large','')", ("small", "Large", ""), pa.string(), probes=("LARGE",), **_asked("2", "huge")),
+    _mysql("set", "SET('red','Blue')", ("red", "Blue", "red,Blue", ""), pa.string(), probes=("blue",), **_asked("3", "green")),
     _mysql(_LONG_BYTES, "VARBINARY(300)", _BYTES, pa.binary(), probes=(b"\xff",)),
     _mysql(_LONG_BYTES, "BINARY(3)", _PADDED, pa.binary(), probes=(b"a", b"a\0", b"abcd"), probed_as="VARBINARY(9)"),
     _mysql(_LONG_BYTES, "BLOB", _BYTES, pa.binary()),
@@ -242,59 +267,26 @@ MYSQL = (
     _mysql("datetime", "DATETIME", _seconds(_times(None)), _LOCAL, probes=_times(None), probed_as="DATETIME(6)"),
     _mysql("timestamp", "TIMESTAMP(6)", _times(UTC, *_STAMP_EDGES), _UTC, impossible=_NO_STAMPS),
 )
-
-
-class Refused(NamedTuple):
-    """A type that is refused: how it is declared, and a value as SQL."""
-
-    entry: TypeEntry
-    sql: str
-    literal: str
-
-
-def _refused(entries: tuple[TypeEntry, ...], title: str, *pairs: tuple[str, str]) -> list[Refused]:
-    entry = next(one for one in entries if one.title == title)
-    return [Refused(entry, sql, literal) for sql, literal in pairs]
-
-
-_P, _M = postgresql_table.ENTRIES, mysql_table.ENTRIES
-POSTGRES_REFUSED = (
-    *_refused(_P, "numeric", ("numeric", "1.5"), ("numeric(40,2)", "1.5"), ("numeric(5,-2)", "12345"), ("numeric(2,3)", "0.012")),
-    *_refused(_P, "json, jsonb", ("json", """'{"a": 1}'"""), ("jsonb", """'{"a": 1}'""")),
-    *_refused(_P, "money", ("money", "'-12.34'")),
-    *_refused(_P, "time, time with time zone", ("time", "'24:00'"), ("time(3)", "'01:02:03.004'"), ("timetz", "'23:59:60+05:30'")),
-    *_refused(_P, "interval", ("interval", "'-1 mon 1 day -00:00:01.5'")),
-    *_refused(_P, "bit(n), bit varying(n)", ("bit(3)", "B'101'"), ("bit varying", "B''"), ("bit(80)", "B'1'::bit(80)")),
-    *_refused(
-        _P,
-        "inet, cidr, macaddr, macaddr8",
-        *(("inet", "'::1'"), ("inet", "'10.1.2.3/8'"), ("cidr", "'10.0.0.0/8'"), ("macaddr", "'08:00:2b:01:02:03'")),
-        ("macaddr8", "'08:00:2b:01:02:03:04:05'"),
+# What one of the two servers has alone.
+MARIADB_ONLY = (
+    _mysql("decimal(p,s)", "DECIMAL(38,38)", _decimals(38, 38), pa.decimal128(38, 38)),
+    _mysql_texts(_WIDE.format("utf8mb4", _NO_PAD), probes=("a\0",)),
+    _mysql("uuid", "UUID", _UUIDS, pa.string(), probes=(_UUIDS[0].upper(), _UUIDS[0].replace("-", "")), impossible=_NO_UUIDS),
+    _mysql("inet4", "INET4", ("1.2.3.4", "127.0.0.1", "255.255.255.255"), pa.string(), **_asked("", "1.2.3", "::1")),
+    _mysql(
+        "inet6",
+        "INET6",
+        ("2001:db8::1", "::", "::ffff:1.2.3.4"),
+        pa.string(),
+        probes=("2001:DB8:0::1",),
+        **_asked("", "x"),
     ),
-    *_refused(_P, "oid", ("oid", "4294967295")),
-    *_refused(
-        _P,
-        "ranges, multiranges",
-        *(("int4range", "'[1,2)'"), ("tstzrange", "'[2024-01-01,)'"), ("numrange", "'empty'")),
-        ("int8multirange", "'{[1,2),[5,9)}'"),
-    ),
-    *_refused(_P, _ARRAYS, ("int[]", "'{1,NULL,2}'"), ("text[]", """'{"a,b",NULL,"NULL"}'""")),
-    *_refused(_P, "composite types", ("pair", "(1, 'a,b')")),
-    *_refused(_P, "xml", ("xml", "'<a>é</a>'")),
-    *_refused(_P, "geometric types", ("point", "'(1,2)'"), ("box", "'(1,2),(0,0)'"), ("circle", "'<(1,2),3>'")),
-    *_refused(_P, "any other type", ("tsvector", "'a b'"), ("pg_lsn", "'16/B374D848'"), ("int2vector", "'1 2'")),
+    _mysql_texts(_WIDE.format("utf8mb4", "utf8mb4_uca1400_as_ci"), probes=("SsX",)),
 )
-# Of what is refused.
-POSTGRES_REFUSED_ARRAYS = _refused(
-    _P,
-    _ARRAYS,
-    *(("numeric[]", "'{1.5,NULL}'"), ("numeric(40,2)[]", "'{1.5}'"), ("money[]", "'{-12.34}'"), ("oid[]", "'{7}'")),
-    *(("inet[]", "'{::1,NULL}'"), ("time[]", "'{24:00}'"), ("int4range[]", """'{"[1,2)"}'"""), ("bit(3)[]", "'{101}'")),
-    *(("pair[]", """'{"(1,a)"}'"""), ("xml[]", "'{<a/>}'"), ("point[]", """'{"(1,2)"}'"""), ("tsvector[]", "'{a}'")),
-)
-MYSQL_REFUSED = (
-    *_refused(_M, "decimal of 39 to 65 digits", ("DECIMAL(65,2)", "1" * 63 + ".25"), ("DECIMAL(39,0)", "9" * 39)),
-    *_refused(_M, "time", ("TIME(3)", "'-838:59:59.000'"), ("TIME", "'25:00:00'")),
-    *_refused(_M, "bit", ("BIT(8)", "b'101'"), ("BIT(64)", "18446744073709551615")),
-    *_refused(_M, "geometry", ("POINT", "POINT(1, 2)"), ("GEOMETRY", "ST_GeomFromText('LINESTRING(0 0,1 1)')")),
+MYSQL_ONLY = (
+    _mysql_texts(_WIDE.format("utf8mb4", "utf8mb4_0900_ai_ci"), probes=("a\0", "SsX")),
+    _mysql_texts(_WIDE.format("utf8mb4", "utf8mb4_0900_as_cs"), probes=("a\0",)),
+    _mysql_texts(_WIDE.format("utf8mb4", "utf8mb4_0900_bin"), probes=("a\0",)),
+    _mysql("decimal(p,s)", "DECIMAL(38,30)", _decimals(38, 30), pa.decimal128(38, 30)),
+    _mysql("json", "JSON", ('{"a": [1, "é😀"]}', "null", '""', "1.5")),
 )

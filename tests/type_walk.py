@@ -6,7 +6,8 @@ import asyncio
 import itertools
 import os
 import pickle
-from contextlib import contextmanager
+import tempfile
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -18,10 +19,11 @@ import asyncpg
 import pyarrow as pa
 import pymysql
 
-from srj import Batch
+from srj import Batch, Cache
 from srj.databases.conversion import check_key_type
 from srj.lookup import engine as engines
 from srj.lookup.metrics import METRICS
+from srj.lookup.shared_cache import SharedCache
 from srj.operators.passage import Passage
 from srj.operators.worker import in_order, out_of_order
 from tests.ground import spec_of
@@ -51,6 +53,7 @@ class TypeCase:
         streams: types of the stream's column; values that one can't hold are not in that stream.
         probes: what the stream asks for besides, which a column of type `probed_as` holds.
         impossible: what it asks for besides, which only `streams` hold.
+        counted: of probes and what is impossible, what srj knows to be no value of the column; default: all that is impossible.
         probed_as: the SQL type in which the database's own join has the keys; default: the column's.
         equal: the database's own comparison, where that is not ``=`` alone.
         is_column: whether the values are to come back, or are keys alone.
@@ -62,6 +65,7 @@ class TypeCase:
     streams: tuple[pa.DataType, ...] = ()
     probes: tuple[Any, ...] = ()
     impossible: tuple[Any, ...] = ()
+    counted: tuple[Any, ...] | None = None
     probed_as: str = ""
     equal: str = "walked.k = stream.k"
     is_column: bool = True
@@ -72,6 +76,11 @@ class TypeCase:
         if not self.streams:
             return [*range(2 * len(self.values)), None]
         return [*self.values, None, *self.probes, *self.values[:3], *self.impossible, None]
+
+    def impossible_among(self, positions: Sequence[int]) -> int:
+        """How many of the keys at these positions are to be counted as impossible."""
+        counted = [plain(one) for one in (self.impossible if self.counted is None else self.counted)]
+        return sum(plain(self.keys[at]) in counted for at in positions)
 
 
 def literal(value: Any, *, is_postgres: bool) -> str:
@@ -111,7 +120,7 @@ def plain(value: Any, arrow: pa.DataType | None = None) -> Any:
     if isinstance(value, float) or arrow in _FLOATING:
         return repr(float(value))
     if isinstance(value, int | Decimal):
-        return Fraction(value)
+        return str(value) if value != value else Fraction(value)  # noqa: PLR0124  NaN alone is not itself
     if isinstance(value, datetime):
         return value.replace(tzinfo=None)
     if isinstance(value, list):
@@ -181,14 +190,14 @@ def _fetch_mysql(ground: Ground, sql: str) -> list[tuple[Any, ...]]:
 
 @contextmanager
 def described(
-    ground: Ground, how: str, columns: Sequence[str] | None, table: str = "walked", key: str = "k"
+    ground: Ground, how: str, columns: Sequence[str] | None, table: str = "walked", key: str = "k", **options: Any
 ) -> Iterator[LookupSpec]:
     """The lookup as the driver describes it, its password a variable's; its engines are closed afterwards."""
     os.environ[PASSWORD] = ground.server.password
     before = set(engines._engines)
     try:
         url = ground.server.url_for(password=f"${{{PASSWORD}}}", database=ground.name)
-        yield spec_of(url, table, key, how=how, columns=None if columns is None else list(columns), batch=_QUICK)
+        yield spec_of(url, table, key, how=how, columns=None if columns is None else list(columns), batch=_QUICK, **options)
     finally:
         for name in set(engines._engines) - before:
             engines._engines.pop(name).close()
@@ -213,14 +222,22 @@ def holds(arrow: pa.DataType, key: Any) -> bool:
 
 
 def walk(
-    spec: LookupSpec, how: str, positions: Sequence[int], batches: Sequence[pa.Array], forms: Sequence[str] = FORMS
+    spec: LookupSpec,
+    how: str,
+    positions: Sequence[int],
+    batches: Sequence[pa.Array],
+    forms: Sequence[str] = FORMS,
+    impossible: int | None = None,
 ) -> list[tuple[Any, ...]]:
     """What srj answers, in order and out of order, cold and once more: all four must be alike, and the second ask nothing.
+
+    In order the cache is this process's own; out of order it is a map, in which another worker finds what the first has asked.
 
     Args:
         spec, how: the lookup.
         positions, batches: as `stream_of` makes them.
         forms: whether in order, out of order, or both.
+        impossible: how many keys are to be counted as impossible; None: whatever it be.
 
     Returns:
         (position, value, …) of each row.
@@ -230,19 +247,42 @@ def walk(
     payload, fingerprint = pickle.dumps(spec), spec.fingerprint()
     several = not spec.description.unique and how in ("left", "inner")
     found = []
-    for name in forms:
-        for is_warm in (False, True):
-            if name == "in order":
-                rows, metrics = _in_order(f"{name}{fingerprint}", payload, how, several, len(spec.columns), positions, batches)
-            else:
-                rows, metrics = _out_of_order(f"{name}{fingerprint}", payload, how, positions, batches)
-            assert metrics["rows"] == len(positions)
-            assert not is_warm or (metrics["batches"], metrics["misses"], metrics["uncached"]) == (0, 0, 0)
-            found.append([tuple(map(plain, row)) for row in rows])
+    for form in forms:
+        name = f"{form}{fingerprint}"
+        with _executor() if form == "out of order" else nullcontext():
+            for is_warm in (False, True):
+                if form == "in order":
+                    rows, metrics = _in_order(name, payload, how, several, len(spec.columns), positions, batches)
+                else:
+                    rows, metrics = _out_of_order(name, payload, how, positions, batches)
+                    _leave(name)
+                assert metrics["rows"] == len(positions)
+                assert impossible is None or metrics["impossible_keys"] == impossible
+                assert not is_warm or (metrics["batches"], metrics["misses"], metrics["uncached"]) == (0, 0, 0)
+                found.append([tuple(map(plain, row)) for row in rows])
     assert found[1] == found[0]
     results = [sorted(rows, key=repr) for rows in found]
     assert all(result == results[0] for result in results[1:])
     return results[0]
+
+
+@contextmanager
+def _executor() -> Iterator[None]:
+    """Workers that start here share their caches."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["SPARK_LOCAL_DIRS"] = folder
+        try:
+            yield
+        finally:
+            del os.environ["SPARK_LOCAL_DIRS"]
+
+
+def _leave(name: str) -> None:
+    """The worker ends; what it has put into its cache stays for others, unless the cache is a factory's."""
+    engine = engines._engines[name]
+    if isinstance(engine.spec.settings.cache, Cache):
+        assert isinstance(engine._cache, SharedCache)
+        engines._engines.pop(name).close()
 
 
 _Rows = tuple[list[tuple[Any, ...]], dict[str, int]]

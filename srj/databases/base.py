@@ -56,7 +56,8 @@ class KeyLimits:
         bmp_only: text with characters beyond U+FFFF is impossible (MySQL's utf8mb3).
         encoding: the database's encoding, as Python calls it; text that it can't express is impossible. None for UTF-8, and
             where only the database can say.
-        lowest, highest: bounds of dates (days) and timestamps (microseconds) since 1970, both inclusive.
+        lowest, highest: bounds of integers, and of dates (days) and timestamps (microseconds) since 1970, both inclusive.
+        finite: floating-point numbers that are NaN or infinite are impossible.
         any_precision: the column holds decimals that its Arrow type can't; a stream's decimals must fit the Arrow type.
     """
 
@@ -66,6 +67,7 @@ class KeyLimits:
     encoding: str | None = None
     lowest: int | None = None
     highest: int | None = None
+    finite: bool = False
     any_precision: bool = False
 
 

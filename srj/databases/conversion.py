@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from srj.databases.base import KeyLimits
+from srj.databases.text_keys import Converted, convert_text, convert_uuid, drop
 from srj.errors import RequestError
 
 if TYPE_CHECKING:
@@ -25,12 +27,7 @@ if TYPE_CHECKING:
 
     from srj.databases.base import KeyColumn
 
-_UUID = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
-# What databases take as well: upper case, hyphens left out, braces (in pairs: hence the two forms).
-_LOOSE_UUID = r"^(?:[0-9a-f]{4}(?:-?[0-9a-f]{4}){7}|\{[0-9a-f]{4}(?:-?[0-9a-f]{4}){7}\})$"
-_UUID_GROUPS = r"^(.{8})(.{4})(.{4})(.{4})(.{12})$"
-_FIRST_BYTE_BEYOND_ASCII = 0x80
-_FIRST_BYTE_BEYOND_BMP = 0xF0
+_NONE = KeyLimits()
 _ROOM = 38 - 20  # the largest scale at which every 64-bit integer fits into 38 digits
 
 
@@ -115,6 +112,9 @@ _SPARK_NAMES = {
     pa.float64(): "double",
     pa.bool_(): "boolean",
     pa.date32(): "date",
+    pa.null(): "void",
+    pa.duration("us"): "interval day to second",
+    pa.time64("ns"): "time",
 }
 
 
@@ -162,31 +162,37 @@ def _widens(stream: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(wanted.scale >= stream.scale and wanted.precision - wanted.scale >= stream.precision - stream.scale)
 
 
-_Converted = tuple[pa.Array, "npt.NDArray[np.bool_] | None"]
-
-
-def _converter(stream: pa.DataType, key: KeyColumn) -> Callable[[pa.Array, KeyColumn], _Converted]:
+def _converter(stream: pa.DataType, key: KeyColumn) -> Callable[[pa.Array, KeyColumn], Converted]:
     wanted = key.type
     if _is_text(wanted):
-        return _convert_uuid if key.limits.uuid else _convert_text
+        return convert_uuid if key.limits.uuid else convert_text
     if types.is_decimal(stream) and stream != wanted:
         return _convert_decimal
-    if types.is_integer(stream) and stream != wanted:
+    if types.is_integer(stream) and (stream != wanted or key.limits != _NONE):
         return _convert_integer
+    if types.is_floating(wanted) and key.limits.finite:
+        return _convert_finite
     if types.is_date(wanted) or types.is_timestamp(wanted):
         return _convert_time
     return _cast
 
 
-def _cast(array: pa.Array, key: KeyColumn) -> _Converted:
+def _cast(array: pa.Array, key: KeyColumn) -> Converted:
     return (array if array.type == key.type else array.cast(key.type)), None
 
 
-def _convert_integer(array: pa.Array, key: KeyColumn) -> _Converted:
+def _convert_finite(array: pa.Array, key: KeyColumn) -> Converted:
+    """To a floating-point type of a database that has neither NaN nor infinities."""
+    array, _ = _cast(array, key)
+    finite = pc.is_finite(array)
+    return (array, None) if pc.all(finite).as_py() in {True, None} else drop(array, pc.invert(finite))
+
+
+def _convert_integer(array: pa.Array, key: KeyColumn) -> Converted:
     """To another integer type or to a decimal."""
     wanted = key.type
     if types.is_integer(wanted):
-        low, high = _integer_range(wanted)
+        low, high = _bounds(key)
     else:
         high = 10 ** (wanted.precision - wanted.scale) - 1
         low = -high
@@ -198,13 +204,13 @@ def _convert_integer(array: pa.Array, key: KeyColumn) -> _Converted:
     return array.cast(wanted, safe=False), impossible
 
 
-def _convert_decimal(array: pa.Array, key: KeyColumn) -> _Converted:
+def _convert_decimal(array: pa.Array, key: KeyColumn) -> Converted:
     """To another decimal type or, without fraction, to an integer."""
     wanted = key.type
     if types.is_decimal(wanted) and _widens(array.type, wanted):
         return array.cast(wanted), None
     if types.is_integer(wanted):
-        low, high, scale = *map(Decimal, _integer_range(wanted)), 0
+        low, high, scale = *map(Decimal, _bounds(key)), 0
     else:
         scale = wanted.scale
         # From digits: arithmetic would round to the 28 of Python's decimal context.
@@ -215,110 +221,28 @@ def _convert_decimal(array: pa.Array, key: KeyColumn) -> _Converted:
     bounds = [pa.scalar(bound).cast(rounded.type) for bound in (low, high)]
     fits = pc.and_(pc.greater_equal(rounded, bounds[0]), pc.less_equal(rounded, bounds[1]))
     fits = pc.and_(fits, pc.equal(rounded.cast(exact.type), exact))
-    rounded, impossible = _drop(rounded, pc.invert(fits))
+    rounded, impossible = drop(rounded, pc.invert(fits))
     if types.is_integer(wanted):
         # Arrow knows no way from 256 bits to uint64.
         rounded = rounded.cast(pa.decimal128(38, 0))
     return rounded.cast(wanted), impossible
 
 
-def _convert_text(array: pa.Array, key: KeyColumn) -> _Converted:
-    """Drop text with characters that the column can't hold; the bytes of all texts at once usually say that there is none."""
-    array, impossible = _drop_broken(_cast(array, key)[0])
-    array, unstorable = _drop_unstorable(array, key)
-    return array, _either(impossible, unstorable)
-
-
-def _drop_broken(array: pa.Array) -> _Converted:
-    """Drop text that is no UTF-8: Spark's strings may hold any bytes, a database's none but characters."""
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        return _drop(array, _not_decodable(array))
-    return array, None
-
-
-def _not_decodable(array: pa.Array) -> pa.BooleanArray:
-    """Which texts are no UTF-8; Arrow only tells whether one is, so each beyond ASCII is tried by itself."""
-
-    def fails(text: bytes) -> bool:
-        try:
-            text.decode()
-        except UnicodeDecodeError:
-            return True
-        return False
-
-    return _beyond_ascii(array, lambda texts: [fails(text) for text in texts.cast(pa.binary()).to_pylist()])
-
-
-def _drop_unstorable(array: pa.Array, key: KeyColumn) -> _Converted:
-    """Drop text with a character that the key column can't hold."""
-    limits, patterns, impossible = key.limits, [], None
-    if (limits.no_nul or limits.bmp_only or limits.encoding) and (data := array.buffers()[2]) is not None:
-        offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, 4 * array.offset)
-        text = data.slice(offsets[0], offsets[-1] - offsets[0])
-        if limits.no_nul and b"\0" in text.to_pybytes():
-            patterns.append("\0")
-        if limits.bmp_only and text.size and np.frombuffer(text, np.uint8).max() >= _FIRST_BYTE_BEYOND_BMP:
-            patterns.append(r"[\x{10000}-\x{10FFFF}]")
-        if limits.encoding and text.size and np.frombuffer(text, np.uint8).max() >= _FIRST_BYTE_BEYOND_ASCII:
-            array, impossible = _drop(array, _not_encodable(array, limits.encoding))
-    if not patterns:
-        return array, impossible
-    array, unstorable = _drop(array, pc.match_substring_regex(array, "|".join(patterns)))
-    return array, _either(impossible, unstorable)
-
-
-def _either(one: npt.NDArray[np.bool_] | None, other: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one | other
-
-
-def _not_encodable(array: pa.Array, encoding: str) -> pa.BooleanArray:
-    """Which texts an encoding has no bytes for; Arrow knows UTF-8 alone, so each text beyond ASCII is tried by itself."""
-
-    def fails(text: str) -> bool:
-        try:
-            text.encode(encoding)
-        except UnicodeEncodeError:
-            return True
-        return False
-
-    return _beyond_ascii(array, lambda texts: [fails(text) for text in texts.to_pylist()])
-
-
-def _beyond_ascii(array: pa.Array, fails: Callable[[pa.Array], list[bool]]) -> pa.BooleanArray:
-    """Which texts fail; those in ASCII never do and are not asked."""
-    beyond = pc.invert(pc.string_is_ascii(array)).fill_null(False)  # noqa: FBT003
-    mask: npt.NDArray[np.bool_] = beyond.to_numpy(zero_copy_only=False).copy()
-    mask[mask] = fails(array.filter(beyond))
-    return pa.array(mask)
-
-
-def _convert_uuid(array: pa.Array, key: KeyColumn) -> _Converted:
-    """To lower-case text with hyphens, so that one uuid is one key; text that is no UTF-8 has no match."""
-    array, _ = _cast(array, key)
-    canonical = pc.match_substring_regex(array, _UUID)
-    if pc.all(canonical).as_py() in {True, None}:
-        return array, None
-    lower = pc.ascii_lower(array)
-    array, impossible = _drop(lower, pc.invert(pc.match_substring_regex(lower, _LOOSE_UUID)))
-    digits = pc.replace_substring_regex(array, "[-{}]", "")
-    return pc.replace_substring_regex(digits, _UUID_GROUPS, r"\1-\2-\3-\4-\5"), impossible
-
-
-def _convert_time(array: pa.Array, key: KeyColumn) -> _Converted:
+def _convert_time(array: pa.Array, key: KeyColumn) -> Converted:
     """Dates and timestamps; zones have the same instants, so only the type's name changes."""
     array, _ = _cast(array, key)
     limits = key.limits
     if limits.lowest is None and limits.highest is None:
         return array, None
     integer = pa.int32() if types.is_date32(array.type) else pa.int64()
-    low, high = _integer_range(integer)
-    low, high = (low if limits.lowest is None else limits.lowest), (high if limits.highest is None else limits.highest)
-    plain, impossible = _within(array.view(integer), low, high, _integer_range(integer))
+    plain, impossible = _within(array.view(integer), *_bounds(key, integer), _integer_range(integer))
     return plain.view(key.type), impossible
+
+
+def _bounds(key: KeyColumn, integer: pa.DataType | None = None) -> tuple[int, int]:
+    """The least and the greatest value that the key column holds, as integers of this type or its own."""
+    (low, high), limits = _integer_range(integer or key.type), key.limits
+    return (low if limits.lowest is None else limits.lowest), (high if limits.highest is None else limits.highest)
 
 
 def _integer_range(arrow: pa.DataType) -> tuple[int, int]:
@@ -326,7 +250,7 @@ def _integer_range(arrow: pa.DataType) -> tuple[int, int]:
     return int(limits.min), int(limits.max)
 
 
-def _within(array: pa.Array, low: int, high: int, possible: tuple[int, int]) -> _Converted:
+def _within(array: pa.Array, low: int, high: int, possible: tuple[int, int]) -> Converted:
     """Drop integers outside [low, high]; `possible` is the range of their type."""
     low, high = max(low, possible[0]), min(high, possible[1])
     if (low, high) == possible:
@@ -335,12 +259,4 @@ def _within(array: pa.Array, low: int, high: int, possible: tuple[int, int]) -> 
     if seen["min"] is None or (seen["min"] >= low and seen["max"] <= high):
         return array, None
     bounds = [pa.scalar(bound, array.type) for bound in (low, high)]
-    return _drop(array, pc.or_(pc.less(array, bounds[0]), pc.greater(array, bounds[1])))
-
-
-def _drop(array: pa.Array, impossible: pa.BooleanArray) -> _Converted:
-    """NULL where the mask is set; the mask's own NULLs (NULL keys) are no hits."""
-    mask: npt.NDArray[np.bool_] = pc.fill_null(impossible, False).to_numpy(zero_copy_only=False)  # noqa: FBT003
-    if not mask.any():
-        return array, None
-    return pc.if_else(pa.array(mask), pa.scalar(None, array.type), array), mask
+    return drop(array, pc.or_(pc.less(array, bounds[0]), pc.greater(array, bounds[1])))

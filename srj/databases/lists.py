@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from srj.databases.postgresql_wire import is_varying, read_column, sender
+from srj.databases.postgresql_wire import in_place_of, is_varying, read_column, sender
 from srj.errors import LookupFailedError
 
 if TYPE_CHECKING:
@@ -52,19 +52,19 @@ def shown(rows: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
     if all(column.stored == column.type for column in columns):
         return rows
     arrays = [
-        array if column.stored == column.type else unpacked(array, column.type, column.name)
+        array if column.stored == column.type else unpacked(array, column.type, column.name, column.sql)
         for array, column in zip(rows.columns, columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
 
 
-def unpacked(values: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
+def unpacked(values: pa.Array, arrow: pa.DataType, name: str, sql: str = "") -> pa.Array:
     """Packed lists as lists of the type `arrow`.
 
     Args:
         values: packed lists, as binary.
         arrow: of the lists, as `list_of` makes it.
-        name: the column's name, for messages.
+        name, sql: the column's name and what it is in the SELECT list, for messages.
 
     Raises:
         LookupFailedError: an array of several dimensions, or an element that Spark's type can't hold.
@@ -85,8 +85,8 @@ def unpacked(values: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
     counts = _integers(data, heads)
     if (counts == _NESTED).any():
         raise LookupFailedError(
-            f"expected arrays of one dimension in column {name}, got one of several; write array_to_json({name})::text AS {name} "
-            "in its place"
+            f"expected arrays of one dimension in column {name}, got one of several; write "
+            f"{in_place_of(name, sql, 'array_to_json({0})::text')} in its place"
         )
     offsets = np.zeros(len(values) + 1, np.int64)
     offsets[1:][valid] = counts
@@ -97,7 +97,7 @@ def unpacked(values: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
     marks = lengths.astype(">i4") if is_varying(element) else lengths >= 0
     starts = bounds[1:].copy()
     starts[valid] = heads + 4 + 4 * counts
-    elements = read_column(_behind(data, bounds, starts), marks.tobytes(), element, name)
+    elements = read_column(_behind(data, bounds, starts), marks.tobytes(), element, name, sql, of_lists=True)
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), elements, type=arrow, mask=pa.array(~valid))
 
 

@@ -75,7 +75,7 @@ class MySQLConnection:
         columns, key = self._description.columns, self._description.key
         watched: tuple[Column | KeyColumn, ...] = (*columns, *key)
         kept = [keeps(column.type, field) for column, field in zip(columns, fields, strict=False)]
-        kept += [keeps_key(one.type, field) for one, field in zip(key, fields[len(columns) :], strict=True)]
+        kept += [keeps_key(one, field) for one, field in zip(key, fields[len(columns) :], strict=True)]
         for column, field, is_kept in zip(watched, fields, kept, strict=True):
             if not is_kept:
                 raise LookupFailedError(

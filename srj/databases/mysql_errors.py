@@ -26,6 +26,8 @@ _CONNECTION = {1040, 1042, 1053, 1077, 1079, 1158, 1159, 1160, 1161, 1203, 1226,
 _TRANSIENT = _CONNECTION | {1205, 1213, 1412}
 # 1317: interrupted (killed by somebody); 1969: MariaDB's limit; 3024: MySQL's.
 _TIMEOUT = {1317, 1969, 3024}
+# 1253: a collation of another character set; 1267: two that don't go together.
+_CHARACTERS = {1253, 1267}
 _LOGIN = {1045, 1130, 1251, 1698, 1820, 1862, 2059, 2061, 3118, 4151}
 _NO_DATABASE = {1044, 1049}
 _PERMISSION = {1142, 1143, 1227, 1345, 1370}
@@ -72,6 +74,11 @@ def asking(url: DatabaseUrl, table: str, timeout: float) -> Iterator[None]:
         code = _number(error)
         if code in _TIMEOUT:
             raise failures.too_slow(place, table, timeout) from error
+        if code in _CHARACTERS:
+            raise LookupFailedError(
+                f"expected the key columns of table {table} at {place} to keep their character sets, got: {_said(error)}; start "
+                "the query again"
+            ) from error
         if code is None or code in _TRANSIENT:
             raise failures.not_now(place, table, _said(error)) from error
         raise failures.not_answered(place, table, _said(error)) from error

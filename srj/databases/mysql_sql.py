@@ -63,7 +63,7 @@ def lookup_sql(
         condition += f" AND ({question.where}\n)"  # a line of its own ends a comment
     values = [exact(column.sql, column.type) for column in columns]
     # NULLs of the key columns' types: should one change, keys would be compared by another equality.
-    kinds = "".join(f", (SELECT {one.sql} FROM {table} LIMIT 0)" for one in key)
+    kinds = "".join(f", {_kind(one.sql, table, column)}" for one, column in zip(key, key_columns, strict=True))
     if question.exists_only:
         # Neither EXISTS nor IN: MariaDB would read the whole table once to answer them.
         before, after = f"SELECT {keys}.{ORDINAL}{kinds}", f"WHERE (SELECT 1 FROM {table} WHERE {condition} LIMIT 1) = 1"
@@ -106,6 +106,12 @@ def _derived(key: Sequence[KeyColumn]) -> list[str]:
     """The columns of the keys' table: its ordinal and one a key column."""
     columns = [f"{_key_name(position)} {column.cast} PATH '$[{position}]'" for position, column in enumerate(key)]
     return [f"{ORDINAL} FOR ORDINALITY", *columns]
+
+
+def _kind(key: str, table: str, described: TableColumn) -> str:
+    """NULL of the key column's type; an error where its character set is another than described, so that it may hold other keys."""
+    collation = f" COLLATE {described.collation}" if described.collation is not None else ""
+    return f"(SELECT {key} FROM {table} LIMIT 0){collation}"
 
 
 def _comparison(column: str, key: str, described: TableColumn) -> str:

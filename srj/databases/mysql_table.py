@@ -13,24 +13,30 @@ _DAYS = KeyLimits(lowest=-719_162, highest=2_932_896)  # 0001-01-01 to 9999-12-3
 _DATETIMES = KeyLimits(lowest=-719_162 * 86_400 * _US, highest=(2_932_897 * 86_400) * _US - 1)
 # An instant outside would be compared as a zero date.
 _TIMESTAMPS = KeyLimits(lowest=1, highest=2**32 * _US - 1)
+_FINITE = KeyLimits(finite=True)
 _UTF8 = "LONGTEXT CHARACTER SET utf8mb4"  # LONGTEXT, so that a long key is never cut to the column's length and then found
 _TEXT = KeyForm(pa.string(), _UTF8)
 _BYTES = KeyForm(pa.binary(), "LONGTEXT CHARACTER SET latin1", reading="UNHEX({})")
 _STRINGS = (FIELD_TYPE.VARCHAR, FIELD_TYPE.VAR_STRING, FIELD_TYPE.STRING)
 _BLOBS = (FIELD_TYPE.TINY_BLOB, FIELD_TYPE.BLOB, FIELD_TYPE.MEDIUM_BLOB, FIELD_TYPE.LONG_BLOB)
+_VECTOR = 242  # in the server's protocol; the driver has no name for it
 _GEOMETRIES = ("point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection")
 _AS_TEXT = "CAST({} AS CHAR)"
 GENERATED = "add a generated column of another type, such as CHAR, and index it"
-_ZERO = "A zero date (`0000-00-00`, `2024-05-00`) is in no calendar and arrives as NULL; `CAST(x AS CHAR) AS x` keeps it."
+_ZERO = (
+    "A date that is in no calendar (`0000-00-00`, `2024-05-00`, `2024-02-31`, any of the year 0) arrives as NULL; "
+    "`CAST(x AS CHAR) AS x` keeps it."
+)
 
 
-def _integer(name: str, code: int, signed: pa.DataType, unsigned: pa.DataType, key: pa.DataType, remarks: str) -> list[TypeEntry]:
+def _integer(name: str, code: int, bits: int, signed: pa.DataType, unsigned: pa.DataType, remarks: str = "") -> list[TypeEntry]:
     """An integer type and its unsigned sister, whose keys are unsigned only where no signed type has room for them."""
-    # A signed key would wrap or clamp in an unsigned column of the same width; in a wider one it just matches nothing.
-    cast = "BIGINT UNSIGNED" if key == pa.uint64() else "BIGINT"
+    # A signed key would wrap or clamp in an unsigned column of the same width.
+    own, cast = (unsigned, "BIGINT") if pa.types.is_integer(unsigned) else (pa.uint64(), "BIGINT UNSIGNED")
+    below, above = KeyLimits(lowest=-(2 ** (bits - 1)), highest=2 ** (bits - 1) - 1), KeyLimits(lowest=0, highest=2**bits - 1)
     return [
-        TypeEntry((name,), name, signed, key=KeyForm(signed, "BIGINT"), codes=(code,), remarks=remarks),
-        TypeEntry((name,), f"{name} unsigned", unsigned, key=KeyForm(key, cast), codes=(code,), unsigned=True),
+        TypeEntry((name,), name, signed, key=KeyForm(signed, "BIGINT", limits=below), codes=(code,), remarks=remarks),
+        TypeEntry((name,), f"{name} unsigned", unsigned, key=KeyForm(own, cast, limits=above), codes=(code,), unsigned=True),
     ]
 
 
@@ -69,20 +75,18 @@ LONG_DECIMAL = TypeEntry(
 )
 
 ENTRIES = (
-    *_integer(
-        "tinyint", FIELD_TYPE.TINY, pa.int8(), pa.int16(), pa.int16(), "`bool` is tinyint(1), which holds more than 0 and 1."
-    ),
-    *_integer("smallint", FIELD_TYPE.SHORT, pa.int16(), pa.int32(), pa.int32(), ""),
-    *_integer("mediumint", FIELD_TYPE.INT24, pa.int32(), pa.int32(), pa.int32(), ""),
-    *_integer("int", FIELD_TYPE.LONG, pa.int32(), pa.int64(), pa.int64(), ""),
-    *_integer("bigint", FIELD_TYPE.LONGLONG, pa.int64(), pa.decimal128(20, 0), pa.uint64(), ""),
+    *_integer("tinyint", FIELD_TYPE.TINY, 8, pa.int8(), pa.int16(), "`bool` is tinyint(1), which holds more than 0 and 1."),
+    *_integer("smallint", FIELD_TYPE.SHORT, 16, pa.int16(), pa.int32()),
+    *_integer("mediumint", FIELD_TYPE.INT24, 24, pa.int32(), pa.int32()),
+    *_integer("int", FIELD_TYPE.LONG, 32, pa.int32(), pa.int64()),
+    *_integer("bigint", FIELD_TYPE.LONGLONG, 64, pa.int64(), pa.decimal128(20, 0)),
     DECIMAL,
     LONG_DECIMAL,
     TypeEntry(
         ("float",),
         "float",
         pa.float32(),
-        key=KeyForm(pa.float32(), "DOUBLE"),
+        key=KeyForm(pa.float32(), "DOUBLE", limits=_FINITE),
         codes=(FIELD_TYPE.FLOAT,),
         remarks="With all its bits, not the six digits that the server prints.",
     ),
@@ -90,12 +94,17 @@ ENTRIES = (
         ("double",),
         "double",
         pa.float64(),
-        key=KeyForm(pa.float64(), "DOUBLE"),
+        key=KeyForm(pa.float64(), "DOUBLE", limits=_FINITE),
         codes=(FIELD_TYPE.DOUBLE,),
         remarks="-0 is 0; NaN and infinities match nothing, for no column holds them.",
     ),
     TypeEntry(
-        ("year",), "year", pa.int16(), key=KeyForm(pa.int16(), "BIGINT"), codes=(FIELD_TYPE.YEAR,), remarks="1901 to 2155, and 0."
+        ("year",),
+        "year",
+        pa.int16(),
+        key=KeyForm(pa.int16(), "BIGINT", limits=KeyLimits(lowest=0, highest=2155)),
+        codes=(FIELD_TYPE.YEAR,),
+        remarks="1901 to 2155, and 0.",
     ),
     TEXT,
     TypeEntry(("enum",), "enum", pa.string(), key=_TEXT, codes=(FIELD_TYPE.ENUM,), remarks="As its label, never its number."),
@@ -150,6 +159,15 @@ ENTRIES = (
     _refused("time", FIELD_TYPE.TIME, remarks="Of -838:59:59 to 838:59:59."),
     _refused("bit", FIELD_TYPE.BIT, "CAST({} AS UNSIGNED)"),
     _refused("geometry", FIELD_TYPE.GEOMETRY, "ST_AsText({})", "With its kinds: `point`, `polygon`, …", _GEOMETRIES),
+    TypeEntry(
+        ("vector",),
+        "vector",
+        None,
+        instead="VECTOR_TO_STRING({})",
+        key_instead="make a view with this column as text, VECTOR_TO_STRING(…)",  # no generated column may be made of it
+        codes=(_VECTOR,),
+        remarks="MySQL's; MariaDB's arrives as its bytes.",
+    ),
     _refused("null", FIELD_TYPE.NULL, remarks="A NULL without a type."),
 )
 _BY_CODE = {(code, one.unsigned): one for one in ENTRIES for code in one.codes if one is not BYTES}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pymysql.constants import FLAG
@@ -18,11 +19,13 @@ from srj.databases.values import one_array
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from srj.databases.base import KeyColumn
     from srj.databases.mysql_catalog import TableColumn
     from srj.databases.typing import KeyForm, TypeEntry
 
 _BINARY = 63  # the character set of bytes, and of all that is not text
 _MAX_DIGITS = 38
+_DAYS_OF_MONTHS = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 _UNSIGNED = pa.decimal128(20, 0)  # as which an unsigned bigint arrives, whose keys are uint64
 
 
@@ -110,9 +113,13 @@ def keeps(described: pa.DataType, field: Any) -> bool:
     return bool(described == now or (_is_exact_number(described) and now is not None and _is_exact_number(now)))
 
 
-def keeps_key(described: pa.DataType, field: Any) -> bool:
-    """Whether a key column, here as a result, is still of the type that keys are converted to."""
-    return bool(result_type(field) == (_UNSIGNED if described == pa.uint64() else described))
+def keeps_key(described: KeyColumn, field: Any) -> bool:
+    """Whether a key column, here as a result, is still of the type that keys are converted to, and holds no more than before."""
+    if result_type(field) != (_UNSIGNED if described.type == pa.uint64() else described.type):
+        return False
+    known = _entry(field)
+    form = None if known is None else known.key
+    return not pa.types.is_integer(described.type) or (form is not None and form.limits == described.limits)
 
 
 def _is_exact_number(arrow: pa.DataType) -> bool:
@@ -130,13 +137,33 @@ def decode(values: Sequence[bytes | None], arrow: pa.DataType, name: str) -> pa.
         return raw
     text = raw.cast(pa.string())
     if pa.types.is_temporal(arrow):
-        zero = pc.match_substring_regex(text, r"^\d{4}-(00|\d\d-00)")
-        text = pc.if_else(zero, pa.scalar(None, pa.string()), text) if pc.any(zero).as_py() else text
-        if pa.types.is_timestamp(arrow):
-            text = text.cast(pa.timestamp("us"))
+        return _dates(text, arrow)
     if pa.types.is_float32(arrow):
         return _narrowed(text.cast(pa.float64()))
     return text.cast(arrow)
+
+
+def _dates(text: pa.Array, arrow: pa.DataType) -> pa.Array:
+    """Dates and times; those on a day that is in no calendar are NULL."""
+    read_as = pa.timestamp("us") if pa.types.is_timestamp(arrow) else arrow
+    # Spark's calendar has no year 0, though Arrow's has one.
+    text = _without(text, pc.match_substring_regex(text, r"^(0000|\d{4}-(00|\d\d-00))"))
+    try:
+        return text.cast(read_as).cast(arrow)
+    except pa.ArrowInvalid:
+        return _without(text, _beyond_month(text)).cast(read_as).cast(arrow)
+
+
+def _without(text: pa.Array, mask: pa.BooleanArray) -> pa.Array:
+    return pc.if_else(mask, pa.scalar(None, pa.string()), text) if pc.any(mask).as_py() else text
+
+
+def _beyond_month(text: pa.Array) -> pa.BooleanArray:
+    """Which dates have more days than their month: with ALLOW_INVALID_DATES the server takes a 31st of February."""
+    parts = [pc.utf8_slice_codeunits(text, start, stop).cast(pa.int32()) for start, stop in ((0, 4), (5, 7), (8, 10))]
+    year, month, day = (part.fill_null(1).to_numpy(zero_copy_only=False) for part in parts)
+    is_leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
+    return pa.array(day > _DAYS_OF_MONTHS[np.clip(month, 0, 12)] + (is_leap & (month == 2)))
 
 
 def _narrowed(wide: pa.Array) -> pa.Array:

@@ -164,7 +164,7 @@ class PostgreSQLConnection:
         ordinals = numbers(sent[0]) - 1
         if not self._columns:
             return Answer(np.sort(ordinals), _empty_columns(len(ordinals)))
-        arrays = read_columns(sent[1:], [(part.name, part.stored) for part in self._columns])
+        arrays = read_columns(sent[1:], [(part.name, part.stored, part.sql) for part in self._columns])
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         shown(rows, self._columns)  # what can't be unpacked is an error of this lookup, before anything of it is kept
         if np.any(ordinals[1:] < ordinals[:-1]):

@@ -62,6 +62,7 @@ async def describe(connection: asyncpg.Connection, question: Question) -> Descri
         [(column.sql, key) for column, key in keys],
         [returned for _, returned in columns],
         question.where,
+        declared=[(column.name, column.db_type) if _has_digits(key) else None for column, key in keys],
     )
     with checking(question.table, "the columns asked for"):
         lookup = replace(lookup, types=[(row["oid"], row["name"]) for row in await connection.fetch(lookup.own_types())])
@@ -114,6 +115,11 @@ def _key(question: Question, relation: Relation, name: str, encoding: str | None
     key = key_type(db_type, question.table, name)
     limits = replace(key.limits, encoding=encoding) if key.limits.no_nul else key.limits
     return KeyColumn(name, quote(name), db_type.shown, key.arrow, key.cast, limits), key
+
+
+def _has_digits(key: KeyType) -> bool:
+    """Whether keys are of a numeric's own precision and scale."""
+    return bool(pa.types.is_decimal(key.arrow)) and not key.limits.any_precision
 
 
 async def _columns(connection: asyncpg.Connection, question: Question, relation: Relation) -> list[tuple[Column, Returned]]:
@@ -238,7 +244,8 @@ def _rows_per_key(key: Sequence[str], rows: int | None, statistics: dict[str, An
 def _warnings(
     question: Question, relation: Relation, index: str | None, rows: int | None, *, hindered: str | None
 ) -> Iterator[str]:
-    key = ", ".join(question.key)
+    # As they are written in SQL, for who copies them.
+    key = ", ".join(name if re.fullmatch("[a-z_][a-z0-9_]*", name) else quote(name) for name in question.key)
     if relation.kind == _FOREIGN:
         yield (
             f"table {question.table} is a foreign table, whose indexes can't be seen from here: each batch may fetch all its rows; "

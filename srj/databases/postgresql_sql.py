@@ -75,6 +75,8 @@ class Lookup:
         columns: what comes back.
         where: the user's condition, or None.
         types: the types of the key columns and the columns, as `own_types` finds them; none: nothing is watched.
+        declared: of each key column that is a numeric, its name and its type with its digits, which say what can't be a key; of
+            others None.
     """
 
     relation: str
@@ -83,6 +85,7 @@ class Lookup:
     columns: Sequence[Returned]
     where: str | None
     types: Sequence[tuple[int, str]] = ()
+    declared: Sequence[tuple[str, str] | None] = ()
 
     @property
     def alias(self) -> str:
@@ -123,10 +126,21 @@ class Lookup:
         sent = send([column.sent(f"srj_c{i}") for i, column in enumerate(self.columns)], rows, ordinal="ord")
         if not self.types:
             return sent
-        changed = ", ".join(_if_changed(own, oid, name) for own, (oid, name) in zip(self._own_types(), self.types, strict=True))
+        changed = [_if_changed(own, oid, name) for own, (oid, name) in zip(self._own_types(), self.types, strict=True)]
+        for position, declared in enumerate(self.declared):
+            if declared is not None:
+                changed[position] = f"coalesce({changed[position]}, {self._if_declared_anew(*declared)})"
         return (
-            f"SELECT srj_answer.*, ARRAY[{changed}] AS {CHANGED} "
+            f"SELECT srj_answer.*, ARRAY[{', '.join(changed)}] AS {CHANGED} "
             f"FROM ({sent}) AS srj_answer LEFT JOIN ({self._no_rows()}) AS srj_types ON true"
+        )
+
+    def _if_declared_anew(self, column: str, kind: str) -> str:
+        """A key column's type with its digits if it is no longer this one."""
+        return (
+            "(SELECT nullif(pg_catalog.format_type(atttypid, atttypmod), "
+            f"{_literal(kind)}) FROM pg_catalog.pg_attribute WHERE attrelid = {_literal(self.relation)}::regclass "
+            f"AND attname = {_literal(column)})"
         )
 
     def _own_types(self) -> list[str]:
@@ -164,11 +178,15 @@ def _if_changed(own: str, oid: int, name: str) -> str:
     """The type's name if it is no longer this one; a user's type may have been made anew under its name, with another number."""
     now = f"pg_catalog.format_type({own}, NULL)"
     if oid >= _FIRST_OF_USERS:
-        literal = name.replace("'", "''")
-        is_other = f"{now} <> '{literal}'"
+        is_other = f"{now} <> {_literal(name)}"
     else:
         is_other = f"{own} NOT IN ({', '.join(map(str, _TEXTS if oid in _TEXTS else [oid]))})"
     return f"CASE WHEN {is_other} THEN {now} END"
+
+
+def _literal(text: str) -> str:
+    """Whatever the session's standard_conforming_strings."""
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def _own_lines(sql: str) -> str:

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from srj.databases.base import KeyLimits
 from srj.databases.lists import list_of
+from srj.databases.postgresql_wire import OTHER_DATES
 from srj.databases.typing import KeyForm, TypeEntry
 
 _UTC = pa.timestamp("us", "UTC")
@@ -16,10 +17,15 @@ _FIRST_TIME = KeyLimits(lowest=_FIRST_DAY * 86_400_000_000)
 _TEXT = KeyLimits(no_nul=True)
 _EXACT_DATES = (
     "Years 1 to 9999; infinity or a date beyond ends the lookup with an error that names the column, unless an expression makes it "
-    "NULL: `NULLIF(x, 'infinity') AS x`."
+    f"NULL: `{OTHER_DATES.format('x')} AS x`."
 )
 _VIEW = "make a view with this column cast to text, and an index on that expression"
 _PLAIN_VIEW = "make a view with this column cast to text"  # no index: the cast depends on settings
+
+_REGISTERED = tuple(
+    f"reg{kind}"
+    for kind in ("class", "collation", "config", "dictionary", "namespace", "oper", "operator", "proc", "procedure", "role", "type")
+)
 
 
 def _plain(name: str, title: str, arrow: pa.DataType, remarks: str = "", limits: KeyLimits = _TEXT) -> TypeEntry:
@@ -54,7 +60,8 @@ NUMERIC = TypeEntry(
     "text",
     key=KeyForm(pa.decimal128(38, 18), "numeric", "text"),
     digits=True,
-    remarks="Exact, of up to 38 digits and 0 <= s <= p. NaN ends the lookup with an error that names the column.",
+    remarks="Exact, of up to 38 digits and 0 <= s <= p. NaN ends the lookup with an error that names the column, "
+    "unless an expression makes it NULL: `CAST(NULLIF(x, 'NaN') AS numeric(p,s)) AS x`.",
 )
 UNBOUNDED = TypeEntry(
     ("numeric",),
@@ -115,6 +122,7 @@ ENTRIES = (
     _refused(("bit", "varbit"), "bit(n), bit varying(n)", remarks="Or, of up to 64 bits, `x::bigint AS x`."),
     _refused(("inet", "cidr", "macaddr", "macaddr8"), "inet, cidr, macaddr, macaddr8", remarks="Or `host(x) AS x`."),
     _refused(("oid",), "oid", "{}::bigint", key="make a view with this column cast to bigint"),
+    _refused(_REGISTERED, "regclass, regtype and their kin", key=_PLAIN_VIEW),
     _refused(("range", "multirange"), "ranges, multiranges", remarks="Or `lower(x) AS low`, `upper(x) AS high`.", key=_PLAIN_VIEW),
     ARRAY,
     _refused(("composite",), "composite types", remarks="Or its fields: `(x).field AS field`.", key=_PLAIN_VIEW),

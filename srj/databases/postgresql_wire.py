@@ -8,7 +8,7 @@ more of the server's time, which otherwise sends as many messages as there are r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from pyarrow import types
 from srj.errors import LookupFailedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
@@ -43,6 +43,8 @@ _SENDERS = {
     "bpchar": "bpcharsend",
     "bytea": "byteasend",
 }
+# What makes NULL of dates that Spark has not, whatever the session's zone.
+OTHER_DATES = "CASE WHEN {0} >= '0001-01-01 00:00Z' AND {0} < '10000-01-01 00:00Z' THEN {0} END"
 _VARYING = {"text", "bpchar", "bytea"}
 _BIG_ENDIAN = {16: ">i2", 32: ">i4", 64: ">i8"}
 
@@ -94,14 +96,15 @@ def send(columns: Sequence[Sent], rows: str, *, ordinal: str | None = None) -> s
     return f"SELECT ARRAY[{', '.join(sent)}] AS srj_sent FROM ({source}) AS srj_values"
 
 
-def read_columns(sent: Sequence[bytes | None], columns: Sequence[tuple[str, pa.DataType]]) -> list[pa.Array]:
-    """The columns of these names and Arrow types that `send` sent, its ordinal left out.
+def read_columns(sent: Sequence[bytes | None], columns: Sequence[tuple[str, pa.DataType, str]]) -> list[pa.Array]:
+    """The columns of these names, Arrow types and SQL that `send` sent, its ordinal left out.
 
     Raises:
         LookupFailedError: as `read_column`.
     """
     return [
-        read_column(values, marks, arrow, name) for values, marks, (name, arrow) in zip(sent[::2], sent[1::2], columns, strict=True)
+        read_column(values, marks, arrow, name, sql)
+        for values, marks, (name, arrow, sql) in zip(sent[::2], sent[1::2], columns, strict=True)
     ]
 
 
@@ -118,13 +121,16 @@ def numbers(data: bytes | None) -> npt.NDArray[np.int64]:
     return np.frombuffer(data or b"", ">i8").astype(np.int64)
 
 
-def read_column(values: bytes | None, marks: bytes | None, arrow: pa.DataType, name: str) -> pa.Array:
+def read_column(
+    values: bytes | None, marks: bytes | None, arrow: pa.DataType, name: str, sql: str = "", *, of_lists: bool = False
+) -> pa.Array:
     """The column that `Sent.aggregates` describe.
 
     Args:
         values, marks: both results; None where there were no rows.
         arrow: the Arrow type in which the column is wanted.
-        name: its name, for messages.
+        name, sql: its name and what it is in the SELECT list, for messages.
+        of_lists: whether these are the elements of its lists.
 
     Raises:
         LookupFailedError: a value that Spark's type can't hold: an infinite date, a numeric NaN; or bytes that are no text.
@@ -136,11 +142,15 @@ def read_column(values: bytes | None, marks: bytes | None, arrow: pa.DataType, n
         [None, 9]
     """
     values, marks = values or b"", marks or b""
+
+    def instead(expression: str) -> str:
+        return in_place_of(name, sql, "{0}::text[]" if of_lists else expression)
+
     if types.is_decimal(arrow):
-        return _decimals(_varying(values, marks, pa.string(), name), arrow, name)
+        return _decimals(_varying(values, marks, pa.string(), name), arrow, name, instead)
     if is_varying(arrow):
         return _varying(values, marks, arrow, name)
-    return _fixed(values, marks, arrow, name)
+    return _fixed(values, marks, arrow, name, instead)
 
 
 def sender(wire: str) -> str:
@@ -173,13 +183,17 @@ def _varying(values: bytes, marks: bytes, arrow: pa.DataType, name: str) -> pa.A
     return array
 
 
-def _fixed(values: bytes, marks: bytes, arrow: pa.DataType, name: str) -> pa.Array:
+def _fixed(values: bytes, marks: bytes, arrow: pa.DataType, name: str, instead: Callable[[str], str]) -> pa.Array:
     valid = np.frombuffer(marks, np.bool_)
     present = np.frombuffer(values, _sent_as(arrow))
-    if types.is_date32(arrow):
-        present = _since_1970(present, EPOCH_DAYS, _SPARK_DAYS, name)
-    elif types.is_timestamp(arrow):
-        present = _since_1970(present, EPOCH_MICROS, _SPARK_MICROS, name)
+    if types.is_temporal(arrow):
+        epoch, bounds = (EPOCH_DAYS, _SPARK_DAYS) if types.is_date32(arrow) else (EPOCH_MICROS, _SPARK_MICROS)
+        if present.size and (present.min() < bounds[0] - epoch or present.max() > bounds[1] - epoch):
+            raise LookupFailedError(
+                f"expected dates of the years 1 to 9999 in column {name}, which are Spark's, got infinity or a date beyond; write "
+                f"{instead(OTHER_DATES)} in its place, or filter them with where"
+            )
+        present = present + present.dtype.type(epoch)
     native = present.dtype.newbyteorder("=")
     if present.size == valid.size:
         column, validity = present.astype(native), None
@@ -201,24 +215,34 @@ def _validity(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
-def _decimals(texts: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
+def _decimals(texts: pa.Array, arrow: pa.DataType, name: str, instead: Callable[[str], str]) -> pa.Array:
     try:
         return texts.cast(arrow)
     except pa.ArrowInvalid:
+        kind = f"({arrow.precision},{arrow.scale})"
+        finite = instead(f"CAST(NULLIF({{0}}, 'NaN') AS numeric{kind})")
         raise LookupFailedError(
-            f"expected numbers of type decimal({arrow.precision},{arrow.scale}) in column {name}, got NaN, an infinity or more "
-            f"digits; filter them with where or write an expression that makes them NULL"
+            f"expected numbers of type decimal{kind} in column {name}, got NaN, an infinity or more digits; write {finite} in its "
+            "place, or filter them with where; start the query again if the column's type has changed"
         ) from None
 
 
-def _since_1970(since_2000: npt.NDArray[Any], epoch: int, bounds: tuple[int, int], name: str) -> npt.NDArray[Any]:
-    if since_2000.size and (since_2000.min() < bounds[0] - epoch or since_2000.max() > bounds[1] - epoch):
-        raise LookupFailedError(
-            f"expected dates of the years 1 to 9999 in column {name}, which are Spark's, got infinity or a date beyond; "
-            f"filter them with where or write an expression that makes them NULL: NULLIF({name}, 'infinity') AS {name}"
-        )
-    since_1970: npt.NDArray[Any] = since_2000 + since_2000.dtype.type(epoch)
-    return since_1970
+def in_place_of(name: str, sql: str, expression: str) -> str:
+    """What to write for a column with values that Spark has not.
+
+    Args:
+        name: the column's name.
+        sql: what it is now: a quoted name, an expression, or nothing if it has but its name.
+        expression: what works, with ``{0}`` for that.
+
+    >>> in_place_of("day", '"day"', "{0}::text"), in_place_of("next Day", "day + 1", "{0}::text")
+    ('"day"::text AS day', '(day + 1)::text AS "next Day"')
+    """
+    quoted = '"' + name.replace('"', '""') + '"'
+    sql = sql or quoted
+    if sql != quoted:
+        sql = f"({sql}\n)" if "--" in sql else f"({sql})"
+    return f"{expression.format(sql)} AS {name if name.isidentifier() and name == name.lower() else quoted}"
 
 
 def joined_rows(parts: Sequence[pa.RecordBatch], table: str) -> pa.RecordBatch:

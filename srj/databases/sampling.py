@@ -64,7 +64,7 @@ async def _sample_postgresql(question: Question, description: Description, count
                 sent = await connection.fetchval(sql)
     finally:
         await close_connection(connection)
-    return read_columns(sent, [(one.name, one.type) for one in description.key])
+    return read_columns(sent, [(one.name, one.type, one.sql) for one in description.key])
 
 
 async def _sample_mysql(question: Question, description: Description, count: int, timeout: float) -> list[pa.Array]:

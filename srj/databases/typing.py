@@ -126,9 +126,11 @@ the cache and not, and compare with what the database answers to the same join.
 - *refused*: the request fails before the stream starts, and the message holds the expression that works.
 - A key is converted to the column's own type without loss, so that the column's index serves and the database says what is
   equal. Any other type of the stream's column is refused with the cast to write.
-- A key that can't be a value of the column (99999999999 for an `int`, text that is no uuid, text with a NUL character in
-  PostgreSQL, a character that the column's encoding lacks) matches nothing and is counted as `impossible_keys`,
-  without being asked. Where only the database can tell (text that is no label of an enum), it is asked and matches nothing.
+- A key that can't be a value of the column (99999999999 for an `int`, 1.005 for a `numeric(10,2)`, text that is no uuid or no
+  UTF-8, a NUL character in PostgreSQL's text, a character that its database's encoding of one byte a character lacks, one of four
+  bytes in MySQL's `utf8mb3`, NaN in MySQL, a date that the database has not) matches nothing and is counted as `impossible_keys`,
+  without being asked. Where only the database can tell (text that is no label of an enum, no address or too long for the column, a
+  character that another encoding lacks), it is asked and matches nothing.
 """
 
 _TAIL = """## Names
@@ -137,7 +139,8 @@ Tables and columns are named exactly as the database has them, with their case, 
 between schema and table (`public.products`) is a dot no part of a name: `Table(url, '"my.schema"."my.table"')` has some that are.
 Where Spark does not tell `Id` from `id` (`spark.sql.caseSensitive`, off by default), neither may two columns of the result
 differ in case alone: give a `prefix`, or rename one with `AS`. A stream's column is named with its dots as it is
-(`key="a.b"` is the column `a.b` if there is one, else the field `b` of `a`).
+(`key="a.b"` is the column `a.b` if there is one, else the field `b` of `a`); between backticks, as in Spark, a dot is always part
+of a name (``key={"`a.b`.c": "id"}`` is the field `c` of the column `a.b`).
 """
 
 

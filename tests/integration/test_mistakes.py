@@ -215,6 +215,25 @@ def test_a_key_that_is_an_array(shop: Store, stream: DataFrame) -> None:
     assert message == "expected a key of a simple type, got list of type array<bigint>; name a field of it, or cast it first"
 
 
+@pytest.mark.parametrize(
+    ("expression", "kind"), [("NULL", "void"), ("INTERVAL '1' DAY", "interval day to second"), ("INTERVAL '1' MONTH", None)]
+)
+def test_a_key_of_a_type_that_no_table_has(shop: Store, stream: DataFrame, expression: str, kind: str | None) -> None:
+    """The cast in the message is one that Spark has."""
+    message = _refused(stream.selectExpr(f"{expression} AS k"), shop.table("products"), {"k": "id"}, RequestError, **SIMPLE)
+    if kind is None:
+        assert message == "expected a key of a simple type, got k of type interval month; name a field of it, or cast it first"
+        return
+    assert f"without loss, got k of type {kind}; write CAST(k AS BIGINT)" in message
+    assert stream.selectExpr(f"{expression} AS k").selectExpr("CAST(k AS BIGINT) AS k").schema["k"].dataType.typeName() == "long"
+
+
+def test_a_key_that_is_a_variant(shop: Store, stream: DataFrame) -> None:
+    """By its own name, not by what it is made of."""
+    message = _refused(stream.selectExpr("parse_json('1') AS k"), shop.table("products"), {"k": "id"}, RequestError, **SIMPLE)
+    assert message == "expected a key of a simple type, got k of type variant; name a field of it, or cast it first"
+
+
 def test_name_clash_and_the_prefix_that_cures_it(shop: Store, stream: DataFrame) -> None:
     """A name that the stream has already is refused; with a prefix both are there."""
     clashing = stream.selectExpr("id", "'own' AS Name")

@@ -76,6 +76,29 @@ def test_a_column_with_a_dot_comes_before_a_field(stream: DataFrame, shop: Store
     deep = nested.select(F.struct("a").alias("top.most"))
     with pytest.raises(RequestError, match=r"expected a stream column named 'top.most.a.b' for the key, got none"):
         srj_enrich(deep, shop.table("products"), {"top.most.a.b": "id"}, **options)
+    assert [row[-1] for row in srj_enrich(deep, shop.table("products"), {"`top.most`.a.b": "id"}, **options).collect()] == ["milk"]
+
+
+def test_between_backticks_a_dot_is_part_of_a_name(stream: DataFrame, shop: Store) -> None:
+    """As in Spark: of the column and, where the table's column is not named apart, of that too."""
+    both = stream.select(F.struct(F.lit(2).alias("b.c"), F.lit(1).alias("x`y")).alias("a.b"), F.lit(10).alias("a.b`"))
+    found = {
+        key: srj_enrich(both, shop.table("products"), {key: "id"}, columns=["the name"]).select("the name").collect()[0][0]
+        for key in ("`a.b`.`b.c`", "`a.b`.`x``y`")
+    }
+    assert found == {"`a.b`.`b.c`": "milk", "`a.b`.`x``y`": "tea"}
+    ten = stream.select(F.lit(10).alias("a.b"))
+    assert srj_enrich(ten, shop.table("products"), "`a.b`", columns=["id"]).collect()[0][1] == 1
+    with pytest.raises(RequestError, match=r"expected a stream column named '`a.b`.c' for the key, got none"):
+        srj_enrich(both, shop.table("products"), {"`a.b`.c": "id"})
+
+
+def test_a_field_that_a_struct_has_twice_is_no_key(stream: DataFrame, shop: Store) -> None:
+    """Nor one whose name differs in case alone, where that is one name to Spark."""
+    for names in (("b", "b"), ("b", "B")):
+        twice = stream.select(F.struct(*(F.lit(1).alias(name) for name in names)).alias("a"))
+        with pytest.raises(RequestError, match="expected one field named 'b' in stream column 'a', got several; rename all"):
+            srj_enrich(twice, shop.table("products"), {"a.b": "id"})
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField, StructType
 from srj import srj_enrich
 from srj.forms import enrich_in_pandas
 from tests.ground import Ground
-from tests.type_cases import MYSQL, POSTGRES, POSTGRES_SETUP
+from tests.type_cases import MARIADB_ONLY, MYSQL, POSTGRES, POSTGRES_SETUP
 from tests.type_walk import fetch, holds, literal, plain
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ def ground(store: Store) -> Ground:
     return Ground(store.server, store.name)
 
 
+def _cases(ground: Ground) -> tuple[TypeCase, ...]:
+    return POSTGRES if ground.is_postgres else (*MYSQL, *MARIADB_ONLY)
+
+
 def _fill(ground: Ground, table: str, cases: Sequence[TypeCase]) -> None:
     """A row for each of the cases' first values, and one of NULLs."""
     null = "" if ground.is_postgres else " NULL"
@@ -55,7 +59,7 @@ def _rows(frame: DataFrame) -> list[list[Any]]:
 
 def test_values_of_every_type_arrive_in_spark(spark: SparkSession, store: Store, ground: Ground) -> None:
     """By the in-order operator, by whole rows, and by pandas, as the database's own driver reads them."""
-    cases = [case for case in (POSTGRES if ground.is_postgres else MYSQL) if case.is_column]
+    cases = [case for case in _cases(ground) if case.is_column]
     _fill(ground, "every_type", cases)
     floats = {number for number, case in enumerate(cases) if case.sql == "FLOAT"}  # which MySQL prints with six digits
     names = ", ".join(f"c{number} + 0e0" if number in floats else f"c{number}" for number in range(len(cases)))
@@ -75,7 +79,7 @@ def test_values_of_every_type_arrive_in_spark(spark: SparkSession, store: Store,
 @pytest.mark.filterwarnings("ignore:no index of")  # none has so many columns
 def test_keys_of_every_type_come_from_spark(spark: SparkSession, store: Store, ground: Ground) -> None:
     """All of them as the parts of one key."""
-    cases = list({case.entry.title: case for case in reversed(POSTGRES if ground.is_postgres else MYSQL) if case.streams}.values())
+    cases = list({case.entry.title: case for case in reversed(_cases(ground)) if case.streams}.values())
     _fill(ground, "every_key", cases)
     columns = [[case.values[row % len(case.values)] for row in [*range(ROWS), 0]] for case in cases]
     types = [next(kind for kind in case.streams if all(holds(kind, value) for value in case.values[:ROWS])) for case in cases]
