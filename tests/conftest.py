@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,23 @@ if TYPE_CHECKING:
 # its processor time.
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 os.environ["JAVA_TOOL_OPTIONS"] = " ".join(filter(None, [os.environ.get("JAVA_TOOL_OPTIONS"), _SHORT_LIVED]))
+
+# Files that take longest, in that order: the processes that share the tests take them in turn, and none shall begin with a long one
+# when the others have nothing left to do. Those of the integration tests stand together, for all of a process's share a Spark.
+_FIRST = (
+    *("integration/test_property.py", "integration/test_deployments.py", "integration/test_streaming.py"),
+    *("integration/test_types.py", "integration/test_once.py", "integration/test_secrets.py", "integration/test_mistakes.py"),
+    *("integration/test_names.py", "integration/test_order.py", "integration/test_attacks.py", "integration/test_policies.py"),
+    *("test_cache.py", "test_benchmarks.py", "test_order_at_random.py", "test_demo.py", "test_attacks.py", "test_types.py"),
+    *("test_postgresql.py", "test_shared_cache_faults.py", "test_cli.py", "test_names.py", "test_mysql_types.py"),
+)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole files in the order of `_FIRST`, then all others as they were."""
+    places = {Path(__file__).parent / name: place for place, name in enumerate(_FIRST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @pytest.fixture(scope="session")

@@ -82,7 +82,7 @@ def test_the_demo_replaces_its_own_folder_and_no_other(january: tuple[Path, str]
 
 def test_ctrl_c_ends_the_demo_and_its_database(tmp_path: Path) -> None:
     """With no traceback and the exit code of an interrupted command."""
-    command = [SRJ, "demo", "--master", "local[2]", "--output", str(tmp_path / "output")]
+    command = [SRJ, "demo", "--master", "local[2]", "--months", "1", "--output", str(tmp_path / "output")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None

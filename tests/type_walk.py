@@ -182,7 +182,9 @@ async def _fetch_postgres(ground: Ground, sql: str) -> list[tuple[Any, ...]]:
 def _fetch_mysql(ground: Ground, sql: str) -> list[tuple[Any, ...]]:
     server = ground.server
     login = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
-    with pymysql.connect(**login, database=ground.name, charset="utf8mb4", init_command="SET time_zone = '+00:00'") as connection:
+    with pymysql.connect(
+        **login, ssl_disabled=True, database=ground.name, charset="utf8mb4", init_command="SET time_zone = '+00:00'"
+    ) as connection:
         cursor = connection.cursor()
         cursor.execute(sql)
         return list(cursor.fetchall())

@@ -25,9 +25,13 @@ sys.path[:1] = os.environ.get("DRIVER_PATH", "").split()
 
 from srj import RequestError, srj_enrich  # noqa: E402  found by the path above
 
+# Few of these programs' plans run often enough to pay for their compiling; the property tests compile some as a user's would be.
+_NO_COMPILER = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
 
 def _session(master: str, **more: str) -> Any:
     settings = {
+        **_NO_COMPILER,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": str(Path("local").absolute()),
@@ -129,14 +133,13 @@ def _left() -> list[str]:
 def new_workers(table: str) -> dict[str, Any]:
     """The same join again and again, each task in a worker of its own."""
     spark = _session("local[2]", **{"spark.python.worker.reuse": "false"})
-    stream = spark.range(0, 2000, 1, 4).select(F.col("id").cast("int").alias("k"))
-    workers = stream.mapInArrow(_process, "pid bigint").distinct()
-    found: dict[str, Any] = {"pids": [workers.count(), workers.union(workers).distinct().count()], "metrics": [], "rows": []}
+    pids = spark.range(0, 4, 1, 4).mapInArrow(_process, "pid bigint").distinct().count()
+    stream = spark.range(0, 2000, 1, 2).select(F.col("id").cast("int").alias("k"))
+    found: dict[str, Any] = {"pids": pids, "metrics": [], "rows": []}
     for order in ("input", "input", "any"):
         frame = srj_enrich(stream, table, "k", order=order, missing_ttl="1 h")
         found["rows"].append(frame.where("name = concat('part ', k)").count())
         frame = srj_enrich(stream, table, "k", order=order, missing_ttl="1 h")
-        frame.write.format("noop").mode("overwrite").save()
         frame.collect()
         counted = frame._jdf.queryExecution().observedMetrics().values().iterator().next()
         found["metrics"].append(json.loads(counted.json())["srj"])
@@ -158,7 +161,10 @@ def _executors(batches: Any) -> Any:
 
 def connect(tables: dict[str, str], literal: str, files: str) -> dict[str, Any]:
     """A Spark Connect client with a server beside it; passwords are references."""
-    spark = SparkSession.builder.remote("local[2]").config("spark.python.udf.pipelined.enabled", "true").getOrCreate()
+    builder = SparkSession.builder.remote("local[2]").config("spark.python.udf.pipelined.enabled", "true")
+    for name, value in _NO_COMPILER.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     found: dict[str, Any] = {}
@@ -280,7 +286,7 @@ def connect_twice(table: str, files: str) -> dict[str, Any]:
     """The same streams again over Spark Connect, each task in a new worker of the server's."""
     builder = SparkSession.builder.remote("local[2]").config("spark.python.udf.pipelined.enabled", "true")
     settings = {"spark.python.worker.reuse": "false", "spark.local.dir": str(Path("local").absolute())}
-    for name, value in settings.items():
+    for name, value in (settings | _NO_COMPILER).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     found: dict[str, Any] = {"metrics": {}, "workers": []}
@@ -300,18 +306,21 @@ def connect_twice(table: str, files: str) -> dict[str, Any]:
     return found
 
 
-def little_memory(table: str, limit: str, size: str) -> dict[str, Any]:
-    """An executor whose Python workers may take so much memory, and a cache of this size, asked twice."""
+def little_memory(table: str, limit: str, sizes: list[str]) -> dict[str, Any]:
+    """An executor whose Python workers may take so much memory, and caches of these sizes, each asked twice."""
     spark = _session("local-cluster[1,1,1024]", **{"spark.executor.memory": "480m", "spark.executor.pyspark.memory": limit})
     stream = spark.range(0, 2000, 1, 2).select(F.col("id").cast("int").alias("k"))
-    found: dict[str, Any] = {"metrics": []}
-    for _ in range(2):
-        frame = srj_enrich(stream, table, "k", cache=size)
-        found["rows"] = sum(row.name == f"part {row.k}" for row in frame.collect())
-        counted = frame._jdf.queryExecution().observedMetrics().values().iterator().next()
-        found["metrics"].append(json.loads(counted.json())["srj"])
+    found: dict[str, Any] = {"caches": []}
+    for size in sizes:
+        others, metrics = set(_maps()), []
+        for _ in range(2):
+            frame = srj_enrich(stream, table, "k", cache=size)
+            rows = sum(row.name == f"part {row.k}" for row in frame.collect())
+            counted = frame._jdf.queryExecution().observedMetrics().values().iterator().next()
+            metrics.append(json.loads(counted.json())["srj"])
+        maps = [path.stat().st_size for path in set(_maps()) - others]
+        found["caches"].append({"rows": rows, "metrics": metrics, "maps": maps})
     found["limit"] = spark.range(1).mapInArrow(_address_limit, "most bigint").first()[0]
-    found["maps"] = [path.stat().st_size for path in _maps()]
     folder = spark.range(0, 4, 1, 1).mapInArrow(_executors, "folder string").first().folder
     spark.stop()
     return found | {"said": Path(folder, "stderr").read_text(), "left": _left()}

@@ -58,7 +58,7 @@ class Store:
             asyncio.run(self._copy(table, rows))
         elif rows:
             login = {"host": self.server.host, "port": self.server.port, "user": self.server.user, "password": self.server.password}
-            with pymysql.connect(**login, database=self.name, charset="utf8mb4", autocommit=True) as connection:
+            with pymysql.connect(**login, ssl_disabled=True, database=self.name, charset="utf8mb4", autocommit=True) as connection:
                 marks = ", ".join(["%s"] * len(rows[0]))
                 connection.cursor().executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
         self.run(f"ANALYZE {'' if self.is_postgres else 'TABLE '}{table}")

@@ -8,6 +8,7 @@ import shutil
 import site
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from tests.integration.stores import Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
 
     from tests.servers import Server
 
@@ -49,6 +51,30 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module", autouse=True)
+def pause(
+    request: pytest.FixtureRequest, postgres: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Future[tuple[Any, str]] | None]:
+    """What `idle_workers` returns and prints: nearly all of its time it waits, beside this file's other tests."""
+    if not any(
+        item.name == test_after_a_minute_s_pause_new_workers_know_all_that_was_fetched.__name__ for item in request.session.items
+    ):
+        yield None
+        return
+    folder = tmp_path_factory.mktemp("pause")
+    for number in range(2):
+        pq.write_table(pa.table({"k": pa.array(range(2000), pa.int32())}), folder / f"batch{number}")
+    arguments = {
+        "lives": {"lasting": {"missing_ttl": "1 h"}, "default": {}},
+        "files": [str(folder / f"batch{number}") for number in range(2)],
+    }
+    for store in open_store(postgres, "srj_idle"):
+        store.run("CREATE TABLE parts (k int PRIMARY KEY, name varchar(40))")
+        store.insert("parts", [(number, f"part {number}") for number in range(1500)])
+        with ThreadPoolExecutor(1) as thread:
+            yield thread.submit(run, "idle_workers", {"table": f"{store.url}#parts"} | arguments, folder, seconds=500)
+
+
 def expected() -> list[list[Any]]:
     """Each row once, with its part."""
     return sorted([[n, k, None if k is None or k >= 100 else f"part {k}"] for n, k in enumerate(KEYS)], key=repr)
@@ -75,7 +101,7 @@ def test_what_workers_fetched_outlives_them(postgres: Server, tmp_path: Path) ->
         store.run("CREATE TABLE parts (k int PRIMARY KEY, name varchar(40))")
         store.insert("parts", [(number, f"part {number}") for number in range(1500)])
         result, printed = run("new_workers", {"table": f"{store.url}#parts"}, tmp_path)
-    assert min(result["pids"]) >= 4, printed
+    assert result["pids"] == 4, printed
     assert result["rows"] == [1500] * 3
     for metrics in result["metrics"]:
         assert (metrics["rows"], metrics["hits"], metrics["keys"], metrics["absent"]) == (2000, 2000, 0, 500)
@@ -86,60 +112,32 @@ def test_what_workers_fetched_outlives_them(postgres: Server, tmp_path: Path) ->
 
 
 @pytest.mark.timeout(600)
-def test_after_a_minute_s_pause_new_workers_know_all_that_was_fetched(postgres: Server, tmp_path: Path) -> None:
-    """Spark ends idle workers after a minute; what a micro-batch fetched before is a hit after, but for what `missing_ttl` ends."""
-    for number in range(2):
-        pq.write_table(pa.table({"k": pa.array(range(2000), pa.int32())}), tmp_path / f"batch{number}")
-    arguments = {
-        "lives": {"lasting": {"missing_ttl": "1 h"}, "default": {}},
-        "files": [str(tmp_path / f"batch{number}") for number in range(2)],
-    }
-    for store in open_store(postgres, "srj_idle"):
-        store.run("CREATE TABLE parts (k int PRIMARY KEY, name varchar(40))")
-        store.insert("parts", [(number, f"part {number}") for number in range(1500)])
-        result, printed = run("idle_workers", {"table": f"{store.url}#parts"} | arguments, tmp_path, seconds=500)
-    before, after = map(set, result["workers"])
-    assert before, printed
-    assert after, printed
-    assert before.isdisjoint(after), printed
-    assert result["rows"] == {"lasting": 3000, "default": 3000}
-    # In the cache of 128 MB is ample room: of the first micro-batch nothing was given up.
-    expected_hits = {"lasting": [0, 2000], "default": [0, 1500]}
-    for name, found in result["metrics"].items():
-        for one, hits in zip(found, expected_hits[name], strict=True):
-            assert (one["rows"], one["absent"]) == (2000, 500)
-            # On a busy machine a probe may have to do without the cache: then a task's 500 rows are asked anew, and it is counted.
-            assert one["hits"] == hits or hits - 500 * one["bypasses"] <= one["hits"] < hits, (name, one)
-            assert one["hits"] + one["keys"] == 2000
-    assert result["left"] == []
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(("limit", "size"), [("1g", 16), ("1g", 2000), ("600m", 128)])
+@pytest.mark.parametrize(("limit", "sizes"), [("1g", [16, 2000]), ("600m", [128])], ids=["1g", "600m"])
 def test_a_bound_on_a_worker_s_memory_makes_the_cache_smaller_and_says_so(
-    postgres: Server, tmp_path: Path, limit: str, size: int
+    postgres: Server, tmp_path: Path, limit: str, sizes: list[int]
 ) -> None:
     """spark.executor.pyspark.memory: a cache that fits is as asked; another gets half of what is left, and the log tells it."""
     for store in open_store(postgres, "srj_little"):
         store.run("CREATE TABLE parts (k int PRIMARY KEY, name varchar(40))")
         store.insert("parts", [(number, f"part {number}") for number in range(2000)])
-        arguments = {"table": f"{store.url}#parts", "limit": limit, "size": f"{size} MB"}
+        arguments = {"table": f"{store.url}#parts", "limit": limit, "sizes": [f"{size} MB" for size in sizes]}
         result, printed = run("little_memory", arguments, tmp_path)
-    bound, asked = {"1g": 2**30, "600m": 600 * 2**20}[limit], size * 10**6
+    bound = {"1g": 2**30, "600m": 600 * 2**20}[limit]
     assert result["limit"] == bound
-    assert result["rows"] == 2000, printed
-    found = [(one["rows"], one["hits"], one["keys"], one["matches"]) for one in result["metrics"]]
-    assert found == [(2000, 0, 2000, 2000), (2000, 2000, 0, 2000)]
-    (made,) = result["maps"]
     sentence = r"expected ([0-9,]+) bytes for the cache, got ([0-9,]+) in this worker for want of room: ([^\n]*)"
-    said = re.findall(sentence, result["said"])
-    if size == 16:
-        assert 0.9 * asked <= made <= asked
-        assert said == []
-    else:
-        assert 10**6 < made < min(asked, bound / 2)
-        assert said, result["said"][-3000:]
-        assert set(said) == {(f"{asked:,}", f"{made:,}", "the address space that spark.executor.pyspark.memory leaves")}
+    told = set()
+    for size, cache in zip(sizes, result["caches"], strict=True):
+        assert cache["rows"] == 2000, printed
+        found = [(one["rows"], one["hits"], one["keys"], one["matches"]) for one in cache["metrics"]]
+        assert found == [(2000, 0, 2000, 2000), (2000, 2000, 0, 2000)]
+        (made,) = cache["maps"]
+        asked = size * 10**6
+        if size == 16:
+            assert 0.9 * asked <= made <= asked
+        else:
+            assert 10**6 < made < min(asked, bound / 2)
+            told.add((f"{asked:,}", f"{made:,}", "the address space that spark.executor.pyspark.memory leaves"))
+    assert set(re.findall(sentence, result["said"])) == told, result["said"][-3000:]
     assert result["left"] == []
 
 
@@ -251,3 +249,23 @@ def test_workers_without_srj_say_so(stores: dict[str, Store], tmp_path: Path) ->
             "'srj' is "
             "missing there; install srj on every executor, or put it on their PYTHONPATH (spark.executorEnv.PYTHONPATH)"
         ) in result[order]
+
+
+@pytest.mark.timeout(600)
+def test_after_a_minute_s_pause_new_workers_know_all_that_was_fetched(pause: Future[tuple[Any, str]]) -> None:
+    """Spark ends idle workers after a minute; what a micro-batch fetched before is a hit after, but for what `missing_ttl` ends."""
+    result, printed = pause.result()
+    before, after = map(set, result["workers"])
+    assert before, printed
+    assert after, printed
+    assert before.isdisjoint(after), printed
+    assert result["rows"] == {"lasting": 3000, "default": 3000}
+    # In the cache of 128 MB is ample room: of the first micro-batch nothing was given up.
+    expected_hits = {"lasting": [0, 2000], "default": [0, 1500]}
+    for name, found in result["metrics"].items():
+        for one, hits in zip(found, expected_hits[name], strict=True):
+            assert (one["rows"], one["absent"]) == (2000, 500)
+            # On a busy machine a probe may have to do without the cache: then a task's 500 rows are asked anew, and it is counted.
+            assert one["hits"] == hits or hits - 500 * one["bypasses"] <= one["hits"] < hits, (name, one)
+            assert one["hits"] + one["keys"] == 2000
+    assert result["left"] == []
