@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     F64 = npt.NDArray[np.float64]
 
 _ALL = 1 << 64
+_MAP = 22  # bits; a map of so many places counts some ten million keys, 4 MB
 _KEEP = 7 / 8  # of the keys allowed are kept when they are too many, so that an eighth can come until the next time
 
 EXACT_KEYS = 100_000
@@ -36,6 +37,9 @@ class Shards:
         rate: share of the keys to take, above 0, at most 1; None: all, until `keys` says otherwise.
         keys: most keys to hold; None: no bound but the rate.
         exact: distinct keys until which all are taken, not more than `keys`; 0: sample from the start.
+        counted: count the distinct keys of the whole stream too, in a map of 4 MB. How many keys a sample has is a matter of chance
+            (one in a hundred of 200,000: 2,000, give or take 45), and so is the scale of its distances; the true number takes
+            that error away.
         compiled: as in `reuse_distances`.
 
     Raises:
@@ -54,7 +58,13 @@ class Shards:
     """
 
     def __init__(
-        self, rate: float | None = None, *, keys: int | None = None, exact: int = EXACT_KEYS, compiled: bool | None = None
+        self,
+        rate: float | None = None,
+        *,
+        keys: int | None = None,
+        exact: int = EXACT_KEYS,
+        counted: bool = True,
+        compiled: bool | None = None,
     ) -> None:
         if rate is not None and not 0 < rate <= 1:
             raise RequestError(f"expected rate as a number above 0 and at most 1, got {rate}")
@@ -65,6 +75,7 @@ class Shards:
         self._exact = exact if keys is None else min(exact, keys)
         self._threshold = _ALL
         self._counts = np.zeros(1)
+        self._seen = np.zeros(1 << _MAP, np.bool_) if counted else None
         self.references = 0
         self._lower_when_full()
 
@@ -81,7 +92,11 @@ class Shards:
     @property
     def distinct(self) -> float:
         """About how many distinct keys the stream had; exact while all are taken."""
-        return self.held / self.rate
+        if self._seen is None or self._threshold == _ALL:
+            return self.held / self.rate
+        # Linear counting: of m places, n keys leave about m * exp(-n / m) empty. A full map says nothing.
+        empty = self._seen.size - np.count_nonzero(self._seen)
+        return float(self._seen.size * np.log(self._seen.size / empty)) if empty else self.held / self.rate
 
     def add(self, hashes: U64) -> tuple[I64, F64]:
         """Take the next references.
@@ -93,6 +108,9 @@ class Shards:
             The places in `hashes` of those in the sample, and the distance of each, scaled; -1 for a first touch.
         """
         self.references += hashes.size
+        if self._seen is not None:
+            # The last bits: the threshold looks at the first.
+            self._seen[hashes & np.uint64(self._seen.size - 1)] = True
         rows = np.arange(hashes.size) if self._threshold == _ALL else np.flatnonzero(hashes < np.uint64(self._threshold))
         found = self._stack.add(hashes[rows])
         again = np.bincount(found[found >= 0])
@@ -123,9 +141,10 @@ class Shards:
         """
         counts = np.trim_zeros(self._counts, "b")
         counts = counts.copy() if counts.size else np.zeros(1)
+        share = self.held / max(self.distinct, 1.0) or self.rate
         if adjusted:
-            counts[0] += self.references * self.rate - (counts.sum() + self.held)
-        return MissRatioCurve.from_counts(counts, self.held, 1 / self.rate)
+            counts[0] += self.references * share - (counts.sum() + self.held)
+        return MissRatioCurve.from_counts(counts, self.held, 1 / share)
 
     def beyond(self, distance: float) -> float:
         """References to sampled keys with a greater (finite) distance, as a share of all references to sampled keys."""
