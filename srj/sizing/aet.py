@@ -40,8 +40,8 @@ def reuse_times(keys: npt.NDArray[Any]) -> I64:
 def aet_curve(times: I64, weight: float = 1.0) -> MissRatioCurve:
     """The curve that these reuse times make likely.
 
-    With P(t) the share of references whose reuse time is beyond t, an entry sinks in an LRU cache by P(t) places in the step at t after its
-    last use. So it leaves a cache of C entries after the time T for which the sum of P over 0 ... T - 1 is C, and P(T) is missed.
+    With P(t) the share of references whose reuse time is beyond t, an entry sinks in an LRU cache by P(t) places in the step at t
+    after its last use. So it leaves a cache of C entries after the time T for which the sum of P over 0 ... T - 1 is C, and P(T) is missed.
     It takes O(N) and assumes that keys are as if in random order otherwise; for exact figures there is `reuse_distances`.
 
     Args:
@@ -77,10 +77,10 @@ def _as_line(sizes: F64, ratios: F64, references: float) -> MissRatioCurve:
 
 
 class ReuseTimes:
-    """Reuse times of a stream from a reservoir: so many references, each as likely to be in it, watched until their keys come again.
+    """Reuse times of a stream from a reservoir: references, all as likely to be in it, watched until their keys come again.
 
-    As many references are a key's last as are a first, so the time until the next reference has the distribution that AET wants; those
-    whose keys have not come again are counted as never. The memory is that of the reservoir, whatever the stream.
+    As many references are a key's last as are a first, so the time until the next reference has the distribution that AET wants;
+    those whose keys have not come again are counted as never. The memory is that of the reservoir, whatever the stream.
 
     Args:
         size: references in the reservoir.

@@ -75,8 +75,8 @@ def count_smaller_before(ranks: I32) -> I32:
 def distances(before: I64, held: int) -> I64:
     """Reuse distances from the positions of the previous references.
 
-    Every reference since the last one to the same key counts unless its own key came up in between already; that is, if its previous
-    reference is older. All references up to the previous one have such, so they need only be counted and taken off again.
+    Every reference since the last one to the same key counts unless its own key came up in between already; that is, if its
+    previous reference is older. All references up to the previous one have such, so they need only be counted and taken off again.
 
     Args:
         before: positions on a time axis on which `held` distinct keys stand first, and then these references; -1: never before.

@@ -140,7 +140,7 @@ class MissRatioCurve:
 
 
 def combined(curves: Sequence[MissRatioCurve]) -> MissRatioCurve:
-    """The mean of curves, each weighted with its references: parts of a stream that have caches of the same size each.
+    """The mean of curves, weighted with their references: parts of a stream that have caches of the same size each.
 
     So are partitions with a cache for each, and periods of one stream. Parts that share one cache are no sum of their curves; when
     keys were divided by their hash, that of one part `scaled` by the number of parts is it.

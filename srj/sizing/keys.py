@@ -82,11 +82,13 @@ def hash_keys(keys: npt.NDArray[Any]) -> U64:
 
 
 def _hash_texts(texts: list[str]) -> U64:
-    """Two characters at a time over all texts; the length counts too, for NumPy pads with NUL."""
+    """Two characters at a time over all texts that are so long: how far NumPy pads them with NUL is a matter of the batch."""
     hashes = np.fromiter(map(len, texts), np.uint64, len(texts))
-    width = int(hashes.max(initial=0))
+    lengths = hashes.copy()
+    width = int(lengths.max(initial=0))
     width += width % 2
     words = np.array(texts, f"<U{max(width, 2)}").view(np.uint64).reshape(len(texts), -1)
     for column in range(words.shape[1]):
-        hashes = mix(hashes ^ words[:, column])
+        active = np.flatnonzero(lengths > np.uint64(2 * column))
+        hashes[active] = mix(hashes[active] ^ words[active, column])
     return hashes

@@ -30,8 +30,8 @@ class Shards:
 
     A key is always taken or never, so a sample of a share R of the keys has the distances of all, times R. It is exact until
     `exact` distinct keys have been seen; then the threshold falls to `rate`, and whenever more than `keys` are held, those with the
-    largest hashes are dropped and the threshold falls to them. Counts made so far are then scaled to the new rate. The rate is looked
-    at between batches, so the memory is bounded by `keys` and one batch's.
+    largest hashes are dropped and the threshold falls to them. Counts made so far are then scaled to the new rate. The rate is
+    looked at between batches, so the memory is bounded by `keys` and one batch's.
 
     Args:
         rate: share of the keys to take, above 0, at most 1; None: all, until `keys` says otherwise.

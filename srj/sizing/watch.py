@@ -30,9 +30,9 @@ _EPOCHS = 64
 class Watch:
     """Says how many entries an LRU cache of this stream can use at most, and notices when that changes.
 
-    It searches with exact distances (a sample of 100,000 keys when there are more), and once the pattern is found goes on with one key
-    in twenty or fewer. When a distance exceeds the bound by more than the sample's noise, or when all have been below it for so long
-    that the old pattern is out of the question, it searches anew, exactly.
+    It searches with exact distances (a sample of 100,000 keys when there are more), and once the pattern is found goes on with
+    one key in twenty or fewer. When a distance exceeds the bound by more than the sample's noise, or when all have been below it
+    for so long that the old pattern is out of the question, it searches anew, exactly.
 
     Args:
         memory: entries that memory can hold.

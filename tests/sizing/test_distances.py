@@ -59,7 +59,7 @@ def test_forgotten_keys_do_not_count(compiled: bool) -> None:
 
 @pytest.mark.parametrize("keys", [np.zeros((2, 2), np.int64), np.array([1.5]), np.array(["a", None], object)])
 def test_other_keys_are_refused(keys: np.ndarray) -> None:
-    with pytest.raises(RequestError, match="expected .* got"):
+    with pytest.raises(RequestError, match=r"expected .* got"):
         reuse_distances(keys)
 
 
