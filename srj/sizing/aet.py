@@ -41,7 +41,8 @@ def aet_curve(times: I64, weight: float = 1.0) -> MissRatioCurve:
     """The curve that these reuse times make likely.
 
     With P(t) the share of references whose reuse time is beyond t, an entry sinks in an LRU cache by P(t) places in the step at t
-    after its last use. So it leaves a cache of C entries after the time T for which the sum of P over 0 ... T - 1 is C, and P(T) is missed.
+    after its last use. So it leaves a cache of C entries after the time T for which the sum of P over 0 ... T - 1 is C, and
+    P(T) is missed.
     It takes O(N) and assumes that keys are as if in random order otherwise; for exact figures there is `reuse_distances`.
 
     Args:

@@ -105,8 +105,9 @@ class MissRatioCurve:
 
         It is what one would buy at the price at which nothing and all are worth the same: the size with the largest advantage
         of its hits over those of that share of the whole. This is where the line from the curve's one end to the other, moved
-        downwards, leaves the curve: the tangent of its lower hull, so that a step below a plateau is found too. Of sizes that are as
-        good within 1 % of the curve's fall it is the largest; a straight line has no knee, all of it is worth its price.
+        downwards, leaves the curve: the tangent of its lower hull, so that a step below a plateau is found too. Of sizes
+        that are as good within 1 % of the curve's fall it is the largest; a straight line has no knee, all of it is worth its
+        price.
 
         Args:
             most: sizes beyond this many entries are not to be had; None: there is no such bound.
