@@ -33,7 +33,7 @@ class MissRatioCurve:
         >>> import numpy as np
         >>> from srj.sizing import reuse_distances
         >>> curve = MissRatioCurve.from_distances(reuse_distances(np.tile(np.arange(50), 10)))
-        >>> curve.at([10, 49, 50, 1000]).tolist(), curve.bound(), curve.knee()
+        >>> curve.at([10, 49, 50, 1000]).round(3).tolist(), curve.bound(), curve.knee()
         ([1.0, 1.0, 0.1, 0.1], 50, 50)
     """
 
