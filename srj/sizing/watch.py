@@ -25,6 +25,7 @@ _NOISE = 0.02  # of the bound, without sampling
 _COVERS = 6.0  # references for each key until hardly one of a working set has not come (e**-6)
 _MISSED = 20  # sampled distances that the old pattern would have had in that time
 _EPOCHS = 64
+_TOGETHER = 8_192  # references looked at together while watching: a look costs some 50 us
 
 
 class Watch:
@@ -75,6 +76,12 @@ class Watch:
 
     def add(self, hashes: U64) -> None:
         """Take the next references: 64-bit hashes of their keys (`hash_keys`)."""
+        if self.phase is not Phase.SEARCHING:
+            self._waiting.append(hashes.copy())
+            if sum(part.size for part in self._waiting) < _TOGETHER:
+                return
+            hashes = np.concatenate(self._waiting)
+            self._waiting = []
         _, distances = self._shards.add(hashes)
         if self.phase is Phase.SEARCHING:
             if self._pattern.add(distances, 1 / self._rate_of_distances) is not Phase.SEARCHING:
@@ -88,7 +95,8 @@ class Watch:
         self._pattern = Pattern(self._memory)
         self._shards = Shards(keys=EXACT_KEYS, counted=False, compiled=self._compiled)
         self._rate_of_distances = 1.0
-        self._epochs: deque[tuple[int, float]] = deque(maxlen=_EPOCHS)
+        self._epochs: deque[tuple[int, int, float]] = deque(maxlen=_EPOCHS)
+        self._waiting: list[U64] = []
         self.searches += 1
 
     def _settle(self) -> None:
@@ -105,20 +113,22 @@ class Watch:
         if self._pattern.bound is not None and largest >= limit * (1 + self._noise):
             self._search(min(largest + 1, self._memory))
             return
+        again = int(np.count_nonzero(distances >= 0))
         if self._epochs and self._epochs[-1][0] < limit / 8:
-            count, before = self._epochs.pop()
-            self._epochs.append((count + references, max(before, largest)))
+            count, known, before = self._epochs.pop()
+            self._epochs.append((count + references, known + again, max(before, largest)))
         else:
-            self._epochs.append((references, largest))
+            self._epochs.append((references, again, largest))
         recent = self._smaller(limit)
         if recent is not None:
             self._search(recent + 1)
 
     def _smaller(self, limit: int) -> float | None:
         """The largest distance of late, if that much smaller ones are no chance."""
-        counts, largest = np.array(self._epochs).T[:, ::-1]
-        counts, largest = np.cumsum(counts), np.maximum.accumulate(largest)
-        fits = np.flatnonzero((counts >= _COVERS * (largest + 1)) & (largest >= 0) & (largest < limit * (1 - self._noise)))
+        counts, known, largest = np.array(self._epochs).T[:, ::-1]
+        counts, known, largest = np.cumsum(counts), np.cumsum(known), np.maximum.accumulate(largest)
+        # Where an interval has just begun, hardly any key is known, and the few distances say nothing.
+        fits = np.flatnonzero((known >= _MISSED) & (counts >= _COVERS * (largest + 1)) & (largest < limit * (1 - self._noise)))
         for at in fits[::-1][:1]:
             expected = self._shards.beyond(largest[at] * (1 + self._noise)) * counts[at] * self._shards.rate
             if expected >= _MISSED:

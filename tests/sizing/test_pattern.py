@@ -11,6 +11,14 @@ from tests.sizing.traces import intervals, zipf
 BATCH = 5_000
 
 
+def test_small_batches_raise_no_false_alarm() -> None:
+    """Where an interval begins the few distances are small; that is no change."""
+    watch = Watch(80_000)
+    for part in np.array_split(hash_keys(intervals([50_000] * 10, [5_000] * 10, 1)), 500):
+        watch.add(part)
+    assert (watch.searches, watch.phase) == (1, Phase.MATCHED)
+
+
 def test_on_moving_intervals_the_bound_is_found_in_the_second() -> None:
     """Figure 5.4, scaled: 40 intervals of 50,000 references, each uniform on 5,000 keys."""
     keys = intervals([50_000] * 40, [5_000] * 40, 1)
