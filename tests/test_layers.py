@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
         ("srj/lookup", ["pyspark", "srj.enrich", "srj.operators", "srj.session"]),
         ("srj/databases", ["pyspark", "srj.lookup", "srj.enrich", "srj.operators", "srj.session"]),
         ("cache_policies", ["pyspark", "srj.lookup", "srj.databases", "srj.enrich", "srj.operators"]),
+        ("srj/sizing", ["pyspark", "srj.lookup", "srj.databases", "srj.cache_policies", "srj.enrich", "srj.operators"]),
         ("operators/worker.py", ["pyspark"]),
         ("operators", ["srj.enrich", "srj.session", "srj.forms"]),
     ],

@@ -1,0 +1,131 @@
+"""The pattern query ``A+ -> B{m,}`` over (MaxSRD, StackSize): is there a size beyond which more cache buys nothing?
+
+MaxSRD is the largest finite stack reuse distance so far, StackSize the number of distinct keys so far. A: MaxSRD rises. B: MaxSRD
+stays and StackSize rises, which is what a stream does whose keys are local and whose locality moves on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    I64 = npt.NDArray[np.int64]
+    F64 = npt.NDArray[np.float64]
+
+
+class Phase(Enum):
+    """Where the query stands.
+
+    Attributes:
+        SEARCHING: neither found nor given up.
+        MATCHED: A, then m times B.
+        CLOSED: neither MaxSRD nor StackSize has risen for long: all keys are known, as in a loop.
+        FULL: StackSize has reached what memory can hold; there is no bound below it.
+    """
+
+    SEARCHING = "searching"
+    MATCHED = "matched"
+    CLOSED = "closed"
+    FULL = "full"
+
+
+@dataclass
+class State:
+    """What the matcher remembers.
+
+    Attributes:
+        phase: see `Phase`.
+        max_srd: largest finite distance so far, -1 for none.
+        stack_size: distinct keys so far.
+        stack_at_rise: `stack_size` when `max_srd` last rose.
+        repeats: references since then whose key was known.
+        quiet: references since either rose.
+        references: all so far.
+    """
+
+    phase: Phase = Phase.SEARCHING
+    max_srd: float = -1.0
+    stack_size: float = 0.0
+    stack_at_rise: float = 0.0
+    repeats: float = 0.0
+    quiet: float = 0.0
+    references: float = 0.0
+
+
+class Pattern:
+    """The query as an incremental matcher: it is fed distances and stops by itself.
+
+    Args:
+        memory: entries that memory can hold; where StackSize reaches them the query gives up.
+        growth: m, the length of B: by what share StackSize must grow after MaxSRD last rose.
+        repeats: known keys that must have come during B, so that a stream which hardly repeats is not taken for one that moves on.
+        quiet: rounds over all keys without a rise of either, after which the query is `CLOSED`.
+
+    Example:
+        >>> import numpy as np
+        >>> from srj.sizing import reuse_distances
+        >>> keys = np.concatenate([100 * part + np.tile(np.arange(100), 5) for part in range(3)])
+        >>> pattern = Pattern(memory=10_000, repeats=20)
+        >>> pattern.add(reuse_distances(keys[:600])), pattern.bound
+        (<Phase.CLOSED: 'closed'>, 100)
+    """
+
+    def __init__(self, memory: int, *, growth: float = 0.5, repeats: int = 100, quiet: float = 2.0) -> None:
+        self.memory, self.growth, self.repeats, self.quiet = memory, growth, repeats, quiet
+        self.state = State()
+
+    @property
+    def bound(self) -> int | None:
+        """The cache's upper bound in entries, MaxSRD + 1; None while searching and where there is none below the memory."""
+        found = self.state.phase in {Phase.MATCHED, Phase.CLOSED}
+        return int(np.ceil(self.state.max_srd)) + 1 if found else None
+
+    def restart(self) -> None:
+        """Search anew, knowing nothing."""
+        self.state = State()
+
+    def add(self, distances: npt.NDArray[np.int64] | F64, weight: float = 1.0) -> Phase:
+        """Take the distances of the next references; nothing happens once the query has stopped.
+
+        Args:
+            distances: other keys since the last reference to the same key, -1 for a first touch; scaled, if sampled.
+            weight: references, and keys, that each stands for.
+
+        Returns:
+            The phase after them.
+        """
+        state = self.state
+        if state.phase is not Phase.SEARCHING or not distances.size:
+            return state.phase
+        steps = np.arange(1, distances.size + 1)
+        new = distances < 0
+        stack = state.stack_size + weight * np.cumsum(new)
+        largest = np.maximum.accumulate(np.maximum(distances, state.max_srd))
+        rises = largest > np.append(state.max_srd, largest[:-1])
+        at_rise = np.maximum.accumulate(np.where(rises, stack, state.stack_at_rise))
+        repeats = _since(~new, rises, state.repeats)
+        quiet = weight * _since(np.ones(new.size, np.bool_), rises | new, state.quiet / weight)
+        matched = (largest >= 0) & (stack >= (1 + self.growth) * at_rise) & (repeats >= self.repeats)
+        closed = (largest >= 0) & (quiet >= self.quiet * stack)
+        full = stack >= self.memory
+        stops = np.flatnonzero(matched | closed | full)
+        end = int(stops[0]) if stops.size else distances.size - 1
+        state.max_srd, state.stack_size, state.stack_at_rise = float(largest[end]), float(stack[end]), float(at_rise[end])
+        state.repeats, state.quiet = float(repeats[end]), float(quiet[end])
+        state.references += weight * float(steps[end])
+        if stops.size:
+            state.phase = Phase.MATCHED if matched[end] else Phase.CLOSED if closed[end] else Phase.FULL
+        return state.phase
+
+
+def _since(counted: npt.NDArray[np.bool_], resets: npt.NDArray[np.bool_], before: float) -> F64:
+    """How many were counted after the last reset, up to and with each place; `before` of them earlier."""
+    total = before + np.cumsum(counted)
+    base: F64 = np.maximum.accumulate(np.where(resets, total, 0.0))
+    return total - base

@@ -1,0 +1,136 @@
+"""The pattern query on a stream without end: exact while it searches, on a small sample while it only watches for a change."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from srj.sizing.pattern import Pattern, Phase
+from srj.sizing.sampling import EXACT_KEYS, Shards
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from srj.sizing.curve import MissRatioCurve
+
+    U64 = npt.NDArray[np.uint64]
+    F64 = npt.NDArray[np.float64]
+
+_RATE = 0.05  # the most that is sampled while watching
+_KEYS = 250  # sampled keys in the bound that are enough to see a change
+_SIGMAS = 4.0  # of the sample's noise that are no change
+_NOISE = 0.02  # of the bound, without sampling
+_COVERS = 6.0  # references for each key until hardly one of a working set has not come (e**-6)
+_MISSED = 20  # sampled distances that the old pattern would have had in that time
+_EPOCHS = 64
+_TOGETHER = 8_192  # references looked at together while watching: a look costs some 50 us
+
+
+class Watch:
+    """Says how many entries an LRU cache of this stream can use at most, and notices when that changes.
+
+    It searches with exact distances (a sample of 100,000 keys when there are more), and once the pattern is found goes on with
+    one key in twenty or fewer. When a distance exceeds the bound by more than the sample's noise, or when all have been below it
+    for so long that the old pattern is out of the question, it searches anew, exactly.
+
+    Args:
+        memory: entries that memory can hold.
+        compiled: as in `reuse_distances`.
+
+    Example:
+        >>> import numpy as np
+        >>> from srj.sizing import hash_keys
+        >>> watch, rng = Watch(50_000), np.random.default_rng(1)
+        >>> for part in range(3):
+        ...     watch.add(hash_keys(1_000 * part + rng.integers(0, 1_000, 10_000)))
+        >>> 980 <= watch.bound <= 1_000
+        True
+    """
+
+    def __init__(self, memory: int, *, compiled: bool | None = None) -> None:
+        self._memory, self._compiled = memory, compiled
+        self.searches = 0
+        self._provisional: float | None = None
+        self._search(None)
+
+    @property
+    def phase(self) -> Phase:
+        """Of the query now."""
+        return self._pattern.state.phase
+
+    @property
+    def bound(self) -> int | None:
+        """Entries beyond which more cache buys nothing; None: unknown as yet, or not below the memory.
+
+        During a later search it is what is known for now: the bound before, raised by what has been seen since.
+        """
+        if self.phase is Phase.SEARCHING and self._provisional is not None:
+            return min(int(np.ceil(max(self._provisional, self._pattern.state.max_srd + 1))), self._memory)
+        return self._pattern.bound
+
+    def curve(self) -> MissRatioCurve:
+        """The miss-ratio curve since the present search began."""
+        return self._shards.curve()
+
+    def add(self, hashes: U64) -> None:
+        """Take the next references: 64-bit hashes of their keys (`hash_keys`)."""
+        if self.phase is not Phase.SEARCHING:
+            self._waiting.append(hashes.copy())
+            if sum(part.size for part in self._waiting) < _TOGETHER:
+                return
+            hashes = np.concatenate(self._waiting)
+            self._waiting = []
+        _, distances = self._shards.add(hashes)
+        if self.phase is Phase.SEARCHING:
+            if self._pattern.add(distances, 1 / self._rate_of_distances) is not Phase.SEARCHING:
+                self._settle()
+        else:
+            self._look(distances, hashes.size)
+        self._rate_of_distances = self._shards.rate
+
+    def _search(self, provisional: float | None) -> None:
+        self._provisional = provisional
+        self._pattern = Pattern(self._memory)
+        self._shards = Shards(keys=EXACT_KEYS, counted=False, compiled=self._compiled)
+        self._rate_of_distances = 1.0
+        self._epochs: deque[tuple[int, int, float]] = deque(maxlen=_EPOCHS)
+        self._waiting: list[U64] = []
+        self.searches += 1
+
+    def _settle(self) -> None:
+        """Go on with a sample; the keys in it are known already."""
+        limit = self._limit()
+        self._shards.lower(min(_RATE, _KEYS / limit))
+        self._noise = max(_NOISE, _SIGMAS * float(np.sqrt((1 - self._shards.rate) / (self._shards.rate * limit))))
+
+    def _limit(self) -> int:
+        return self._pattern.bound or self._memory
+
+    def _look(self, distances: F64, references: int) -> None:
+        limit, largest = self._limit(), float(distances.max(initial=-1.0))
+        if self._pattern.bound is not None and largest >= limit * (1 + self._noise):
+            self._search(min(largest + 1, self._memory))
+            return
+        again = int(np.count_nonzero(distances >= 0))
+        if self._epochs and self._epochs[-1][0] < limit / 8:
+            count, known, before = self._epochs.pop()
+            self._epochs.append((count + references, known + again, max(before, largest)))
+        else:
+            self._epochs.append((references, again, largest))
+        recent = self._smaller(limit)
+        if recent is not None:
+            self._search(recent + 1)
+
+    def _smaller(self, limit: int) -> float | None:
+        """The largest distance of late, if that much smaller ones are no chance."""
+        counts, known, largest = np.array(self._epochs).T[:, ::-1]
+        counts, known, largest = np.cumsum(counts), np.cumsum(known), np.maximum.accumulate(largest)
+        # Where an interval has just begun, hardly any key is known, and the few distances say nothing.
+        fits = np.flatnonzero((known >= _MISSED) & (counts >= _COVERS * (largest + 1)) & (largest < limit * (1 - self._noise)))
+        for at in fits[::-1][:1]:
+            expected = self._shards.beyond(largest[at] * (1 + self._noise)) * counts[at] * self._shards.rate
+            if expected >= _MISSED:
+                return float(largest[at])
+        return None

@@ -1,0 +1,1 @@
+"""Reuse distances, curves and the pattern query."""

@@ -1,0 +1,57 @@
+"""The pattern is found where locality moves on, and nowhere else; a change is followed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from srj.sizing import Phase, Watch, hash_keys, reuse_distances
+from tests.sizing.traces import intervals, zipf
+
+BATCH = 5_000
+
+
+def test_small_batches_raise_no_false_alarm() -> None:
+    """Where an interval begins the few distances are small; that is no change."""
+    watch = Watch(80_000)
+    for part in np.array_split(hash_keys(intervals([50_000] * 10, [5_000] * 10, 1)), 500):
+        watch.add(part)
+    assert (watch.searches, watch.phase) == (1, Phase.MATCHED)
+
+
+def test_on_moving_intervals_the_bound_is_found_in_the_second() -> None:
+    """Figure 5.4, scaled: 40 intervals of 50,000 references, each uniform on 5,000 keys."""
+    keys = intervals([50_000] * 40, [5_000] * 40, 1)
+    true = int(reuse_distances(keys).max()) + 1
+    watch, hashes = Watch(80_000), hash_keys(keys)
+    for start in range(0, keys.size, BATCH):
+        watch.add(hashes[start : start + BATCH])
+        if start + BATCH >= 100_000:
+            assert watch.bound == pytest.approx(true, rel=0.02)
+    assert watch.searches == 1
+
+
+@pytest.mark.parametrize("skew", [0, 0.6, 1])
+def test_without_locality_it_gives_up_at_the_memory(skew: float) -> None:
+    watch = Watch(80_000)
+    for part in np.array_split(hash_keys(zipf(1_000_000, 500_000, skew, 1)), 200):
+        watch.add(part)
+    assert watch.phase is Phase.FULL
+    assert watch.bound is None
+
+
+def test_a_loop_is_bounded_by_its_length() -> None:
+    watch = Watch(80_000)
+    for part in np.array_split(hash_keys(np.tile(np.arange(20_000), 10)), 40):
+        watch.add(part)
+    assert watch.bound == 20_000
+
+
+@pytest.mark.parametrize(("keys", "length"), [(10_000, 100_000), (2_000, 50_000)])
+def test_a_change_is_followed_within_one_interval(keys: int, length: int) -> None:
+    """From 5,000 keys an interval to twice, and to less than half of that."""
+    trace = hash_keys(intervals([50_000] * 6 + [length] * 3, [5_000] * 6 + [keys] * 3, 1))
+    watch = Watch(80_000)
+    for start in range(0, 300_000 + length, BATCH):
+        watch.add(trace[start : start + BATCH])
+    assert watch.bound == pytest.approx(keys, rel=0.02)
