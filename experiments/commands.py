@@ -84,7 +84,8 @@ def run_experiments(
         with Servers(postgres_url, mysql_url) as servers:
             tally = run(chosen, scale, ledger, servers, Console(), fresh=fresh, timeout=timeout)
     typer.echo(
-        f"{tally.finished} cells finished, {tally.failed} failed, {tally.timeout} took too long, {tally.skipped} were finished before"
+        f"{tally.finished} cells finished, {tally.failed} failed, {tally.timeout} took too long, "
+        f"{tally.skipped} were finished before"
     )
     if tally.failed or tally.timeout:
         raise typer.Exit(1)

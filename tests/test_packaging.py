@@ -65,7 +65,10 @@ def test_the_wheel_holds_every_module_the_types_and_the_licence(wheel: Path) -> 
     assert any(name.endswith("/licenses/LICENSE") for name in names)
 
 
-@pytest.mark.parametrize("module", ["srj", "srj.operators", "srj.cache_policies", "srj.databases", "srj.lookup", "srj.cli"])
+@pytest.mark.parametrize(
+    "module",
+    ["srj", "srj.operators", "srj.cache_policies", "srj.databases", "srj.lookup", "srj.cli", "srj.experiments.fig_4_15"],
+)
 def test_the_installed_wheel_can_be_imported_without_the_source(installed: Path, module: str, tmp_path: Path) -> None:
     """Each part comes from the wheel, wherever it stands in the repository."""
     found = _python(installed, tmp_path, f"import {module}; print({module}.__file__)")

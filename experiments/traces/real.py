@@ -41,7 +41,12 @@ def us_flights(*, length: int = 3_000_000, key: Literal["origin", "route"] = "ro
     columns = flights.sort_by("date").to_pandas()
     values = columns["origin"] if key == "origin" else columns["origin"] + "-" + columns["destination"]
     codes = pd.factorize(values)[0].astype(np.int64)[:length]
-    return _trace("us flights", f"{key}s of flights within the USA in 2001, by date", f"npm {_US_FLIGHTS}, public domain", codes)
+    return _trace(
+        "us flights",
+        f"{key}s of flights within the USA in 2001, by date",
+        f"npm {_US_FLIGHTS}, by the US Department of Transportation",
+        codes,
+    )
 
 
 def movielens(*, length: int = 1_000_000) -> Trace:
