@@ -14,7 +14,7 @@ from srj.experiments.experiment import load
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Run the cell; its figures, or one sentence that says why there are none."""
     try:
-        measured = load(request["experiment"]).run(request["cell"], request["urls"])
+        measured = load(request["experiment"]).run(request["cell"], request["url"])
     except SrjError as error:
         return {"error": f"{error}"}
     except Exception as error:  # a cell that fails is a result: the others go on

@@ -46,8 +46,10 @@ def list_experiments(output: _Output = _FOLDER) -> None:
             experiment = load(name)
             counts = []
             for scale in SCALES:
-                ended = sum(record.state == "finished" for record in ledger.latest(experiment.name, scale))
-                counts.append(f"{ended}/{len(experiment.cells(scale))}")
+                records = ledger.latest(experiment, scale)
+                dialects = {record.dialect for record in records} or {""}
+                ended = sum(record.state == "finished" for record in records)
+                counts.append(f"{ended}/{len(experiment.cells(scale)) * len(dialects)}")
             grid.add_row(name, experiment.question, *counts)
         Console(width=None if sys.stdout.isatty() else 200).print(grid)
 
@@ -64,12 +66,14 @@ def run_experiments(
     postgres_url: Annotated[
         str | None, typer.Option(metavar="URL", help="Of your own server, where tables srj_experiment_… are made and dropped.")
     ] = None,
-    mysql_url: Annotated[str | None, typer.Option(metavar="URL", help="The same for MySQL or MariaDB.")] = None,
+    mysql_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="The same for MySQL or MariaDB; with both, each cell runs on each.")
+    ] = None,
     output: _Output = _FOLDER,
 ) -> None:
     """Measure the cells that are not finished, each in a process of its own.
 
-    Without --postgres-url a PostgreSQL in a temporary folder is started, which needs the extra experiments. ${NAME} in a URL is
+    Without a URL a PostgreSQL in a temporary folder is started, which needs the extra experiments. ${NAME} in a URL is
     replaced by that environment variable. Results are appended to ledger.jsonl. Exit codes: 0 all finished; 1 some failed; 2 the
     command is wrong.
     """
@@ -101,15 +105,15 @@ def plot_experiments(
     """Draw a picture of each experiment's results; measures nothing."""
     with _told():
         from srj.experiments.ledger import Ledger  # noqa: PLC0415
-        from srj.experiments.report import plotted  # noqa: PLC0415
+        from srj.experiments.report import by_server, plotted  # noqa: PLC0415
 
         for experiment in _loaded(names, every):
-            records = Ledger(output / "ledger.jsonl").latest(experiment.name, scale)
-            if records:
-                path = output / f"{experiment.name}.png"
-                path.write_bytes(plotted(experiment, records))
+            records = Ledger(output / "ledger.jsonl").latest(experiment, scale)
+            for name, of_server in by_server(experiment.name, records).items():
+                path = output / f"{name}.png"
+                path.write_bytes(plotted(experiment, of_server))
                 typer.echo(f"{path}")
-            else:
+            if not records:
                 typer.echo(f"{experiment.name}: no results yet; run: srj experiment run {experiment.name}")
 
 

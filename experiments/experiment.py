@@ -79,12 +79,12 @@ class Experiment:
         question: what it asks.
         claim: what the thesis saw.
         cells: the parameters of each measurement, by scale.
-        run: measures one cell, given the servers' URLs by dialect.
+        run: measures one cell, given the server's URL; an empty one where it needs none.
         check: what the finished cells of one scale say.
         plot: draws them; measures nothing.
         label: a cell in a few words.
         headline: a finished cell's figures in a few words.
-        servers: dialects of which it needs one each.
+        servers: dialects on which its cells can run, each cell on every one that is there; none: it needs no server.
         timeouts: seconds that a cell may take.
     """
 
@@ -93,12 +93,12 @@ class Experiment:
     question: str
     claim: str
     cells: Callable[[Scale], list[Cell]]
-    run: Callable[[Cell, Mapping[str, str]], Measurement]
+    run: Callable[[Cell, str], Measurement]
     check: Callable[[Sequence[Record]], list[Finding]]
     plot: Callable[[Sequence[Record], Axes], None]
     label: Callable[[Cell], str] = str
     headline: Callable[[Mapping[str, Any]], str] = str
-    servers: tuple[str, ...] = ("postgresql",)
+    servers: tuple[str, ...] = ("postgresql", "mysql")
     timeouts: Mapping[Scale, float] = field(default_factory=lambda: dict(_TIMEOUTS))
 
 

@@ -6,7 +6,7 @@ of them. About 3 minutes at small scale.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from srj.experiments import batch_size, rate_cell
 from srj.experiments.experiment import Experiment
@@ -24,7 +24,7 @@ _SIZES = {"smoke": (2, 30), "small": (2, 5, 10, 20, 30, 50, 100, 300, 1000, 3000
 def cells(scale: Scale) -> list[Cell]:
     """The baseline, each size, and srj's own choice."""
     sizes = _SIZES.get(scale, _SIZES["small"])
-    points = [{"way": "one by one"}, *({"way": "srj", "batch": size} for size in sizes), {"way": "srj auto"}]
+    points: list[dict[str, Any]] = [{"way": "one by one"}, *({"way": "srj", "batch": size} for size in sizes), {"way": "srj auto"}]
     return rate_cell.cells_of(scale, *points)
 
 

@@ -6,7 +6,7 @@ About 10 minutes at small scale, with a table of 200,000 rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from srj.experiments import batch_size, rate_cell
 from srj.experiments.experiment import Experiment
@@ -25,7 +25,7 @@ _SMALL = {"relation": 200_000, "distinct": 100_000}
 def cells(scale: Scale) -> list[Cell]:
     """The baseline, each size, and srj's own choice."""
     sizes = _SIZES.get(scale, _SIZES["small"])
-    points = [{"way": "one by one"}, *({"way": "srj", "batch": size} for size in sizes), {"way": "srj auto"}]
+    points: list[dict[str, Any]] = [{"way": "one by one"}, *({"way": "srj", "batch": size} for size in sizes), {"way": "srj auto"}]
     return rate_cell.cells_of(scale, *points, indexed=False, **(_SMALL if scale == "small" else {}))
 
 

@@ -6,7 +6,7 @@ baseline. Here a proxy makes each way take 45 ms, the thesis's 90 ms there and b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from srj.experiments import batch_size, rate_cell
 from srj.experiments.experiment import Experiment
@@ -24,7 +24,7 @@ _DELAYS = {"smoke": 3.0, "small": 45.0, "paper": 45.0}  # milliseconds
 def cells(scale: Scale) -> list[Cell]:
     """The baseline, each size, and srj's own choice."""
     sizes = _SIZES.get(scale, _SIZES["small"])
-    points = [{"way": "one by one"}, *({"way": "srj", "batch": size} for size in sizes), {"way": "srj auto"}]
+    points: list[dict[str, Any]] = [{"way": "one by one"}, *({"way": "srj", "batch": size} for size in sizes), {"way": "srj auto"}]
     return rate_cell.cells_of(scale, *points, delay=_DELAYS[scale])
 
 

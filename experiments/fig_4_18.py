@@ -7,7 +7,7 @@ Lookups of 30 keys. About 4 minutes at small scale.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from srj.experiments import rate_cell
 from srj.experiments import rate_figure as figure
@@ -28,7 +28,9 @@ _SKEWS = (0.0, 0.25, 0.5, 0.75, 1.0)
 def cells(scale: Scale) -> list[Cell]:
     """Three ways at each skew."""
     skews = (0.0, 1.0) if scale == "smoke" else _SKEWS
-    ways = [{"way": "one by one"}, {"way": "srj", "batch": 30}, {"way": "srj auto"}][: 2 if scale == "smoke" else 3]
+    ways: list[dict[str, Any]] = [{"way": "one by one"}, {"way": "srj", "batch": 30}]
+    if scale != "smoke":
+        ways.append({"way": "srj auto"})
     return rate_cell.cells_of(scale, *({"skew": skew, **way} for skew in skews for way in ways))
 
 

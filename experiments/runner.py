@@ -16,9 +16,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from srj.experiments.experiment import load
 from srj.experiments.ledger import Record, key_of, machine, versions
+from srj.table import DatabaseUrl
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from rich.console import Console
 
@@ -62,18 +63,24 @@ def run(
     """
     tally = Tally()
     done = set() if fresh else ledger.finished()
-    work = [(name, experiment, cell) for name in names for experiment in [load(name)] for cell in experiment.cells(scale)]
+    work = [
+        (name, experiment, cell, dialect)
+        for name in names
+        for experiment in [load(name)]
+        for dialect in (servers.chosen(experiment.servers) if experiment.servers else [""])
+        for cell in experiment.cells(scale)
+    ]
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=len(work))
-        for name, experiment, cell in work:
-            label = f"{experiment.name}: {experiment.label(cell)}"
+        for name, experiment, cell, dialect in work:
+            label = f"{experiment.name}{f' on {dialect}' if dialect else ''}: {experiment.label(cell)}"
             progress.update(task, description=label)
-            key = key_of(name, cell, servers.described(experiment.servers))
+            key = key_of(name, cell, servers.described(dialect))
             if key in done:
                 tally.skipped += 1
             else:
-                record = _run_cell(name, experiment, scale, cell, key, servers, timeout)
+                record = _run_cell(name, experiment, scale, cell, dialect, key, servers, timeout)
                 ledger.append(record)
                 setattr(tally, record.state, getattr(tally, record.state) + 1)
                 told = experiment.headline(record.figures) if record.state == "finished" else f"{record.state}: {record.error}"
@@ -83,25 +90,26 @@ def run(
 
 
 def _run_cell(
-    name: str, experiment: Experiment, scale: Scale, cell: Cell, key: str, servers: Servers, timeout: float | None
+    name: str, experiment: Experiment, scale: Scale, cell: Cell, dialect: str, key: str, servers: Servers, timeout: float | None
 ) -> Record:
     limit = experiment.timeouts[scale] if timeout is None else timeout
-    urls = servers.urls(experiment.servers)
+    url = servers.url(dialect) if dialect else ""
     started, begun = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
-    state, figures, error = _in_process({"experiment": name, "cell": cell, "urls": urls}, limit)
+    state, figures, error = _in_process({"experiment": name, "cell": cell, "url": url}, limit)
     return Record(
         key=key,
         experiment=experiment.name,
         scale=scale,
         cell=cell,
+        dialect=dialect,
         state=state,
         started=started,
         seconds=round(time.monotonic() - begun, 3),
         figures=figures,
-        error=_without_secrets(error, urls),
+        error=_without_secrets(error, url) if url else error,
         versions=versions(),
         machine=machine(),
-        servers=servers.described(experiment.servers),
+        server=servers.described(dialect),
     )
 
 
@@ -132,13 +140,9 @@ def _in_process(request: dict[str, Any], limit: float) -> tuple[State, dict[str,
     return "finished", answered["figures"], ""
 
 
-def _without_secrets(text: str, urls: Mapping[str, str]) -> str:
+def _without_secrets(text: str, url: str) -> str:
     """What a driver or a traceback says may hold the URL that it was given."""
-    from srj.table import DatabaseUrl  # noqa: PLC0415  only where something failed
-
-    for url in urls.values():
-        password = DatabaseUrl.parse(url).password
-        text = text.replace(url, f"{DatabaseUrl.parse(url)}")
-        if password:
-            text = text.replace(password, "***")
-    return text
+    parsed = DatabaseUrl.parse(url)
+    password = parsed.resolve().password
+    text = text.replace(url, f"{parsed}")
+    return text.replace(password, "***") if password else text

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _STEP = 4.0  # from rate to rate until one is carried and the next is not
+_FIRST = 1000.0  # rows a second, at least, from where it goes up or down
 _COARSE = 0.5  # share of the rate by which those steps need to see growth
 _SPAN = (0.1, 1e8)  # rates that are tried
 
@@ -72,7 +73,7 @@ def highest_rate(carries: Callable[[Trial], bool], grain: Callable[[float], floa
                 return True
         return False
 
-    low, high = _bracket(lambda rate: is_carried(rate, _COARSE), max(10.0, grain(0.0) / precision.least_seconds))
+    low, high = _bracket(lambda rate: is_carried(rate, _COARSE), max(_FIRST, grain(0.0) / precision.least_seconds))
     while high / low > 1 + precision.share:
         middle = math.sqrt(low * high)
         if is_carried(middle, precision.share):

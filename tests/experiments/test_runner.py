@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
 from srj.errors import RequestError
+from srj.experiments.commands import app
 from srj.experiments.experiment import NAMES, load
 from srj.experiments.ledger import Ledger
 
 if TYPE_CHECKING:
+    from click.testing import Result
+
     from tests.servers import Server
 
 SRJ = Path(sys.executable).with_name("srj")
@@ -26,7 +30,7 @@ import time
 from srj.experiments.experiment import Checksum, Experiment, Finding, Measurement
 
 
-def run(cell, urls):
+def run(cell, url):
     if cell["n"] == 1:
         raise ValueError("one is no number")
     if cell["n"] == 2:
@@ -52,10 +56,17 @@ EXPERIMENT = Experiment("own", "Own", "Do squares grow?", "they do.", lambda sca
 """
 
 
-def srj(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run `srj experiment …` in a folder."""
-    done = subprocess.run([SRJ, "experiment", *arguments], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stdout + done.stderr
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the command is given."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def srj(*arguments: str, code: int = 0) -> Result:
+    """Give the command `srj experiment …`; its cells run in processes of their own all the same."""
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == code, done.output
     return done
 
 
@@ -70,52 +81,56 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "experiment-results" / "ledger.jsonl").read_text().splitlines()]
 
 
-def test_each_end_of_a_cell_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
+def test_each_end_of_a_cell_is_recorded_and_the_others_go_on(folder: Path) -> None:
     """Finished, an error, no end in time, another output than the plain join's, a process that dies."""
-    done = srj(tmp_path, "run", own(tmp_path, 0, 1, 2, 3, 4, 5), "--scale", "smoke", "--timeout", "4", code=1)
+    done = srj("run", own(folder, 0, 1, 2, 3, 4, 5), "--scale", "smoke", "--timeout", "2.5", code=1)
     assert "2 cells finished, 3 failed, 1 took too long, 0 were finished before" in done.stdout
-    states = {line["cell"]["n"]: (line["state"], line["error"]) for line in lines(tmp_path)}
+    states = {line["cell"]["n"]: (line["state"], line["error"]) for line in lines(folder)}
     assert [states[n][0] for n in range(6)] == ["finished", "failed", "timeout", "failed", "failed", "finished"]
     assert states[1][1] == "ValueError: one is no number"
-    assert states[2][1].startswith("expected an end within 4 s, got none")
+    assert states[2][1].startswith("expected an end within 2.5 s, got none")
     assert states[3][1].startswith("expected the rows of a plain join, Checksum(rows=1, hashes=6), got")
     assert "ended with 1: gone" in states[4][1]
-    finished = lines(tmp_path)[-1]
+    finished = lines(folder)[-1]
     assert finished["figures"] == {"square": 25, "output_rows": 2, "checksum": "0000000000000005"}
     assert finished["versions"]["python"]
     assert finished["seconds"] > 0
 
 
-def test_a_run_resumes_where_it_stopped(tmp_path: Path) -> None:
+def test_a_run_resumes_where_it_stopped(folder: Path) -> None:
     """Finished cells are not run again, but for --fresh; what failed is, and so is all when the experiment's code changes."""
-    path = tmp_path / "own.py"
-    assert "2 cells finished, 0 failed" in srj(tmp_path, "run", own(tmp_path, 0, 5)).stdout
-    ledger = tmp_path / "experiment-results" / "ledger.jsonl"
+    path = folder / "own.py"
+    assert "2 cells finished, 0 failed" in srj("run", own(folder, 0, 5)).stdout
+    ledger = folder / "experiment-results" / "ledger.jsonl"
     whole = ledger.read_text()
     ledger.write_text(whole[: whole.index("\n") + 30])  # stopped while it wrote the second
-    assert "1 cells finished, 0 failed, 0 took too long, 1 were finished before" in srj(tmp_path, "run", path.name).stdout
+    assert "1 cells finished, 0 failed, 0 took too long, 1 were finished before" in srj("run", path.name).stdout
     assert len(list(Ledger(ledger).records())) == 2
-    assert "0 cells finished, 0 failed, 0 took too long, 2 were" in srj(tmp_path, "run", path.name).stdout
-    assert "2 cells finished" in srj(tmp_path, "run", path.name, "--fresh").stdout
+    assert "2 cells finished" in srj("run", path.name, "--fresh").stdout
     path.write_text(path.read_text() + "# changed\n")
-    assert "2 cells finished" in srj(tmp_path, "run", path.name).stdout
+    assert "2 cells finished" in srj("run", path.name).stdout
 
 
-def test_the_report_and_the_plot_show_what_the_ledger_holds(tmp_path: Path) -> None:
+def test_the_report_and_the_plot_show_what_the_ledger_holds(folder: Path) -> None:
     """Failed cells with their reason; one page with all in it."""
-    name = own(tmp_path, 1, 3, 5)
-    srj(tmp_path, "run", name, code=1)
-    srj(tmp_path, "report", name, "--markdown", "out/page.md")
-    markdown = (tmp_path / "out" / "page.md").read_text()
+    name = own(folder, 1, 3, 5)
+    srj("run", name, code=1)
+    srj("report", name, "--markdown", "out/page.md")
+    markdown = (folder / "out" / "page.md").read_text()
     assert "| squares \\| grow | agrees | 1 cells |" in markdown
     assert "failed: ValueError: one is no number" in markdown
     assert "(page/own.png)" in markdown
-    picture = (tmp_path / "out" / "page" / "own.png").read_bytes()
-    page = (tmp_path / "experiment-results" / "report.html").read_text()
+    picture = (folder / "out" / "page" / "own.png").read_bytes()
+    page = (folder / "experiment-results" / "report.html").read_text()
     assert page.count("data:image/png;base64,") == 1
     assert "http" not in page
-    srj(tmp_path, "plot", name)
-    assert (tmp_path / "experiment-results" / "own.png").read_bytes() == picture
+    srj("plot", name)
+    assert (folder / "experiment-results" / "own.png").read_bytes() == picture
+    own(folder, 1, 5, 6)  # a cell less, and one that has not run
+    srj("report", name, "--markdown", "out/page.md")
+    markdown = (folder / "out" / "page.md").read_text()
+    assert "| they do. | open | 1 cells have not run; run: srj experiment run own |" in markdown
+    assert "plain join, Checksum" not in markdown
 
 
 def test_the_smallest_figure_runs_from_end_to_end(tmp_path: Path, postgres: Server) -> None:
@@ -126,7 +141,7 @@ def test_the_smallest_figure_runs_from_end_to_end(tmp_path: Path, postgres: Serv
     command = [SRJ, "experiment", "run", "fig_4_15", "--scale", "smoke", "--postgres-url", url]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    records = Ledger(tmp_path / "experiment-results" / "ledger.jsonl").latest("fig_4_15")
+    records = Ledger(tmp_path / "experiment-results" / "ledger.jsonl").latest(load("fig_4_15"))
     assert [(record.cell["way"], record.cell["batch"]) for record in records] == [
         ("one by one", 0),
         ("srj", 2),
@@ -162,13 +177,14 @@ def test_every_experiment_has_cells_at_each_scale_and_knows_when_they_are_missin
     ("arguments", "message"),
     [
         (["run"], "expected names of experiments, or --all, and not both"),
-        (["run", "fig_4_51"], "expected an experiment's name or a Python file, got 'fig_4_51'; did you mean 'fig_4_15'"),
+        (["run", "fig_4_51"], "expected an experiment's name or a Python file, got 'fig_4_51'; did you mean 'fig_4_1"),
         (["run", "none.py"], "which is none; correct the path"),
         (["run", "fig_4_15", "--postgres-url", "mysql://u@h/d"], "expected a URL that begins with postgresql://, got one of mysql"),
     ],
 )
-def test_a_wrong_command_is_told_in_one_sentence(arguments: list[str], message: str, tmp_path: Path) -> None:
-    done = srj(tmp_path, *arguments, code=2)
+@pytest.mark.usefixtures("folder")
+def test_a_wrong_command_is_told_in_one_sentence(arguments: list[str], message: str) -> None:
+    done = srj(*arguments, code=2)
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
 
