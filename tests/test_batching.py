@@ -36,12 +36,22 @@ def test_auto_is_nearly_as_fast_as_the_best_of_all_fixed_settings(name: str) -> 
     assert min(rate(landed[50:]) for landed in runs) >= 0.75 * best
 
 
-@pytest.mark.parametrize(("before", "after"), [("indexed, local", "45 ms each way"), ("45 ms each way", "indexed, local")])
-def test_auto_follows_a_change_within_fifty_lookups(before: str, after: str) -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "usually", "always"),
+    [
+        ("indexed, local", "45 ms each way", 0.8, 0.65),
+        ("45 ms each way", "indexed, local", 0.8, 0.8),
+        # Fifty lookups that were cut for a fast database are a small part of what a scan should answer at a time.
+        ("indexed, local", "no index", 0.6, 0.5),
+        ("no index", "indexed, local", 0.8, 0.75),
+    ],
+)
+def test_auto_follows_a_change_within_fifty_lookups(before: str, after: str, usually: float, always: float) -> None:
     """The fiftieth lookup after it and those behind it are answered nearly as fast as with the best setting for them."""
     best = best_rate(REGIMES[after])
-    runs = [run(lambda done: REGIMES[before if done < 150 else after], Batching(AUTO), 300, seed)[200:] for seed in SEEDS]
-    assert median(map(rate, runs)) >= 0.8 * best
+    runs = [run(lambda done: REGIMES[before if done < 150 else after], Batching(AUTO), 300, seed)[200:] for seed in range(21)]
+    assert median(map(rate, runs)) >= usually * best
+    assert min(map(rate, runs)) >= always * best
 
 
 def test_a_goal_for_the_latency_bounds_the_size() -> None:
@@ -140,17 +150,29 @@ def test_a_model_of_nonsense_is_made_anew(garbage: float) -> None:
 
 
 def test_the_line_is_found_through_noise_and_outliers() -> None:
-    """One lookup in twenty takes ten times as long."""
+    """One lookup in twenty takes a hundred times as long."""
     generator = np.random.default_rng(3)
     model = CostModel()
     for number in range(400):
         keys = int(generator.choice([200, 1000, 4000]))
-        seconds = (0.01 + 1e-5 * keys) * generator.lognormal(0, 0.2) * (10 if number % 20 == 0 else 1)
+        seconds = (0.01 + 1e-5 * keys) * generator.lognormal(0, 0.2) * (100 if number % 20 == 0 else 1)
         model.observe(keys, seconds)
     line = model.line()
     assert line is not None
     assert line.fixed == pytest.approx(0.01, rel=0.5)
     assert line.each == pytest.approx(1e-5, rel=0.5)
+
+
+def test_what_is_long_ago_counts_no_more() -> None:
+    """Costs that grow by ever so little are no change of regime, and sizes that are used no more may tell of the old ones."""
+    model = CostModel()
+    for keys in (200, 10_000) * 10:
+        model.observe(keys, 0.01 + 1e-5 * keys)
+    for keys in (1000, 4000) * 150:
+        model.observe(keys, 1.8 * (0.01 + 1e-5 * keys))
+    line = model.line()
+    assert line is not None
+    assert line == pytest.approx((0.018, 1.8e-5), rel=0.01)
 
 
 def test_the_old_is_forgotten() -> None:

@@ -159,6 +159,45 @@ def test_the_next_batch_is_asked_while_the_last_keys_of_the_one_before_are_on_th
     assert taken[:3] == [False] * 3, "the slow lookup had landed before the third batch was read"
 
 
+@pytest.mark.parametrize("in_order", [True, False])
+def test_input_is_read_ahead_of_slow_lookups_but_not_without_end(in_order: bool) -> None:
+    """Two lookups for each that is sent at a time keep the database busy; answers to more would only pile up."""
+    database = Scripted(values_of(dict.fromkeys(range(400), 1)), lambda _: 0.1)
+    engine = scripted_engine(database, batch=Batch(size=10, in_flight=2))
+    read = 0
+
+    def batches() -> Iterator[tuple[pa.RecordBatch, tuple[pa.Array, ...]]]:
+        nonlocal read
+        for batch in as_batches([list(range(start, start + 10)) for start in range(0, 400, 10)]):
+            read += 1
+            yield batch
+
+    operator = Operator(engine)
+    leaving = operator.in_order(keys for _, keys in batches()) if in_order else operator.out_of_order(batches(), ArrowRows())
+    try:
+        next(leaving)
+        leaving.close()
+    finally:
+        engine.close()
+    assert 4 <= read <= 6
+
+
+def test_a_closing_engine_sends_no_more_lookups() -> None:
+    """Neither in place of those that it ends, nor those that were waiting for their turn."""
+    database = Scripted(values_of(dict.fromkeys(range(100), 1)), lambda _: 30.0)
+    engine = scripted_engine(database, batch=Batch(size=10, in_flight=1))
+    asked_keys = Keys.of([pa.array(range(40), pa.int64())])
+    arrivals: Arrivals = queue.SimpleQueue()
+    engine.admit(asked_keys, arrivals)
+    deadline = time.monotonic() + 5
+    while not database.asked and time.monotonic() < deadline:
+        time.sleep(0.01)
+    engine.close()
+    assert len(database.asked) == 1
+    flights = [arrivals.get(timeout=5) for _ in range(4)]
+    assert all("closed" in str(flight.error) for flight in flights)
+
+
 def test_matches_for_too_few_rows_are_never_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark would put all that follow beside other rows."""
     engine = scripted_engine(Scripted(values_of({1: 1, 2: 1})))

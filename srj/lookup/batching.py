@@ -77,7 +77,6 @@ class Batching:
         self.model, self._shared = CostModel(memory[:-1]), memory[-1:]
         self._ceiling, self._until_more = limits.most_in_flight, _MORE_AFTER
         self._filled = 0
-        self._unsteady = 0  # lookups that may have been under way with another number of others
         self._usual = self._trial_size = 0.0  # the latest size, and the one with which the number in flight is tried out
         self._trials = _Trials(limits.least_in_flight, limits.most_in_flight)
         if not self._shared[0]:
@@ -156,8 +155,7 @@ class Batching:
                 self._trials.most = self._ceiling
         if not keys or self._is_fixed:
             return
-        self._unsteady = max(0, self._unsteady - 1)
-        is_change = self.model.observe(keys, seconds, is_steady=not self._unsteady and flying == self.in_flight)
+        is_change = self.model.observe(keys, seconds, is_steady=flying == self.in_flight)
         usual = self._usual or keys
         if is_change or not usual / _SAME <= self._trial_size <= usual * _SAME:
             # What was found before, or with other sizes, says nothing now.
@@ -168,8 +166,6 @@ class Batching:
             chosen = self._trials.next(flying, keys, now)
             if chosen != flying:
                 self._shared[0] = chosen
-                self._unsteady = 2 * max(chosen, flying)  # until those that were sent before have landed
-                self.model.loosen()
         else:
             self._trials.disturb()
 

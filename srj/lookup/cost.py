@@ -122,10 +122,6 @@ class CostModel:
             if not ((part >= 0) & (part <= _NONSENSE)).all():
                 self._classes[:], self._latest[:] = 0.0, 0.0
 
-    def loosen(self) -> None:
-        """Let what comes count more than all that was: another number of lookups is under way from now on."""
-        self._classes[:, 0] = np.minimum(self._classes[:, 0], 1.0)
-
     def line(self) -> Line | None:
         """The line; None before there was a lookup. While all have been of one size it is the one before, made higher or lower.
 
