@@ -36,7 +36,7 @@ def plot(records: Sequence[Record], axes: Axes) -> None:
     for way in (figure.BASELINE, "srj auto"):
         figure.draw_level(axes, level(records, way), way)
     figure.draw_lost(axes, [record for record in records if size(figure.cell(record))], size)
-    figure.finish(axes, "keys in a lookup", floor=None, log=True)
+    figure.finish(axes, "keys in a lookup", log=True)
 
 
 def best_gain(records: Sequence[Record], claimed: float) -> Finding:

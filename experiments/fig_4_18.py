@@ -54,8 +54,7 @@ def plot(records: Sequence[Record], axes: Axes) -> None:
     for way, name in (("one by one", "one by one"), ("srj", "srj, 30 keys, one lookup at a time"), ("srj auto", "srj auto")):
         figure.draw(axes, figure.rates(figure.finished(records), way, _skew), name)
     figure.draw_lost(axes, records, _skew)
-    axes.set_yscale("log")
-    figure.finish(axes, "skew (Zipf's exponent)", floor=None)
+    figure.finish(axes, "skew (Zipf's exponent)")
 
 
 def _skew(cell: RateCell) -> float:

@@ -55,8 +55,7 @@ def plot(records: Sequence[Record], axes: Axes) -> None:
     for way, name in (("one by one", "one by one"), ("srj", "srj, 30 keys, one lookup at a time"), ("srj auto", "srj auto")):
         figure.draw(axes, figure.rates(figure.finished(records), way, cached), name)
     figure.draw_lost(axes, records, cached)
-    axes.set_yscale("log")
-    figure.finish(axes, "cache, share of the distinct keys", floor=None)
+    figure.finish(axes, "cache, share of the distinct keys")
 
 
 def cached(cell: RateCell) -> float:

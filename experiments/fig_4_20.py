@@ -58,8 +58,7 @@ def plot(records: Sequence[Record], axes: Axes) -> None:
     figure.draw(axes, figure.rates(_in_order(ended, "input"), "srj", cached), "batches alone: 30 keys, in order")
     figure.draw(axes, figure.rates(_in_order(ended, "any"), "srj", cached), "overtaking alone: 1 key, any order")
     figure.draw_lost(axes, records, cached)
-    axes.set_yscale("log")
-    figure.finish(axes, "cache, share of the distinct keys", floor=None)
+    figure.finish(axes, "cache, share of the distinct keys")
 
 
 def _in_order(records: Sequence[Record], order: str) -> list[Record]:

@@ -77,10 +77,10 @@ def draw_lost(axes: Axes, records: Sequence[Record], by: Callable[[RateCell], An
             axes.axvline(by(cell(record)), color="red", linestyle=":", label=f"{cell(record).name}: {record.state}")
 
 
-def finish(axes: Axes, x: str, *, floor: float | None = 0.0, log: bool = False) -> None:
-    """Name the axes, and begin the rates at `floor`, if at any."""
-    axes.set(xlabel=x, ylabel="highest input rate, rows/s", ylim=(floor, None))
+def finish(axes: Axes, x: str, *, log: bool = False) -> None:
+    """Name the axes; rates span orders of magnitude, so their axis is logarithmic, and with `log` the other too."""
+    axes.set(xlabel=x, ylabel="highest input rate, rows/s", yscale="log")
     if log:
-        axes.set(xscale="log", yscale="log")
+        axes.set_xscale("log")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)

@@ -74,6 +74,12 @@ def highest_rate(carries: Callable[[Trial], bool], grain: Callable[[float], floa
         return False
 
     low, high = _bracket(lambda rate: is_carried(rate, _COARSE), max(_FIRST, grain(0.0) / precision.least_seconds))
+    # A large step is carried though it is too high by as much as half of what it looks for; a rate is found by close looks alone.
+    low *= 1 - _COARSE / 2
+    while not is_carried(low, precision.share):
+        low, high = low / math.sqrt(_STEP), low
+        if low < _SPAN[0]:
+            raise ArithmeticError(f"expected a rate that is carried, but {low:g} rows a second are not")
     while high / low > 1 + precision.share:
         middle = math.sqrt(low * high)
         if is_carried(middle, precision.share):

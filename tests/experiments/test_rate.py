@@ -49,6 +49,13 @@ def test_the_highest_rate_is_what_the_join_can_do(capability: float) -> None:
     assert found.trials[-1][0] in (found.rate, found.above)
 
 
+def test_a_rate_is_found_by_close_looks_alone() -> None:
+    """A large step that is a fifth too high passes for carried, and is not what comes out."""
+    found = highest_rate(lambda trial: serve(trial, 1 / 3400).is_carried, lambda _: 1.0, Precision(0.05, 0.5, 60.0))
+    assert (4000.0, True) in found.trials
+    assert found.rate == pytest.approx(3400, rel=0.06)
+
+
 def test_a_rate_counts_as_too_high_only_after_so_many_tries() -> None:
     """One pause of the machine does not decide."""
     asked: list[float] = []

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from srj.errors import RequestError
@@ -155,6 +156,10 @@ def test_the_smallest_figure_runs_from_end_to_end(tmp_path: Path, postgres: Serv
     assert records[1].figures["keys_per_lookup"] < 2.2 < records[2].figures["keys_per_lookup"]
     assert postgres.execute("SELECT 1 FROM pg_class WHERE relname LIKE 'srj_experiment_%'") == []
     assert postgres.password not in done.stdout + (tmp_path / "experiment-results" / "ledger.jsonl").read_text()
+    axes = Figure().subplots()
+    load("fig_4_15").plot(records, axes)
+    rates = [record.figures["rate"] for record in records]
+    assert min(rates) / 10 < axes.get_ylim()[0] < min(rates) < max(rates) < axes.get_ylim()[1] < 10 * max(rates)
     findings = load("fig_4_15").check(records)
     assert {finding.verdict for finding in findings} <= {"agrees", "differs"}
 
