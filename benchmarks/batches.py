@@ -24,13 +24,13 @@ from rich.console import Console
 from srj import Batch, Cache, Table
 from srj.databases.base import Question
 from srj.errors import DatabaseError
+from srj.experiments.delay_proxy import delayed
 from srj.lookup.describe import describe
 from srj.lookup.engine import Engine
 from srj.lookup.operator import Operator
 from srj.lookup.spec import LookupSpec
 from srj.options import LookupSettings
 from tests import servers
-from tests.delay_proxy import delayed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

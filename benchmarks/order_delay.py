@@ -27,9 +27,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 from benchmarks.setting import _server
 from srj import Disorder, Table
 from srj.enrich import plan_for
+from srj.experiments.delay_proxy import delayed
 from srj.operators import out_of_order
 from srj.options import parse_options
-from tests.delay_proxy import delayed
 from tests.local_spark import local_spark
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from srj.errors import SrjError
+from srj.experiments.commands import app as experiments
 from srj.table import Table
 
 _WIDE = 1000  # characters
@@ -24,6 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # it would print local variables, connection addresses among them
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(experiments, name="experiment")
 
 
 def main() -> None:

@@ -16,12 +16,12 @@ import pytest
 
 from srj import Batch
 from srj.errors import LookupTimeoutError
+from srj.experiments.delay_proxy import DelayProxy, delayed
 from srj.lookup.engine import Engine
 from srj.lookup.operator import Operator
 from srj.lookup.pool import Pool
 from srj.lookup.slots import Slots
 from srj.table import DatabaseUrl
-from tests.delay_proxy import DelayProxy, delayed
 from tests.ground import Ground, spec_of
 from tests.scripted import Scripted, scripted_engine
 from tests.shared_map import PROCESSES

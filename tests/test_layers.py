@@ -17,11 +17,18 @@ ROOT = Path(__file__).parents[1]
 @pytest.mark.parametrize(
     ("folder", "forbidden"),
     [
-        ("srj/lookup", ["pyspark", "srj.enrich", "srj.operators", "srj.session"]),
+        ("srj/lookup", ["pyspark", "srj.enrich", "srj.operators", "srj.session", "srj.experiments"]),
         ("srj/databases", ["pyspark", "srj.lookup", "srj.enrich", "srj.operators", "srj.session"]),
-        ("cache_policies", ["pyspark", "srj.lookup", "srj.databases", "srj.enrich", "srj.operators"]),
-        ("srj/sizing", ["pyspark", "srj.lookup", "srj.databases", "srj.cache_policies", "srj.enrich", "srj.operators"]),
+        (
+            "cache_policies",
+            ["pyspark", "srj.lookup", "srj.databases", "srj.enrich", "srj.operators", "srj.experiments"],
+        ),
+        (
+            "srj/sizing",
+            ["pyspark", "srj.lookup", "srj.databases", "srj.cache_policies", "srj.enrich", "srj.operators", "srj.experiments"],
+        ),
         ("operators/worker.py", ["pyspark"]),
+        ("experiments/traces", ["pyspark", "srj.lookup", "srj.databases", "srj.enrich", "srj.operators", "matplotlib"]),
         ("operators", ["srj.enrich", "srj.session", "srj.forms"]),
     ],
 )

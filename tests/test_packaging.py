@@ -66,7 +66,17 @@ def test_the_wheel_holds_every_module_the_types_and_the_licence(wheel: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "module", ["srj", "srj.operators", "srj.cache_policies", "srj.databases", "srj.lookup", "srj.sizing", "srj.cli"]
+    "module",
+    [
+        "srj",
+        "srj.operators",
+        "srj.cache_policies",
+        "srj.databases",
+        "srj.lookup",
+        "srj.sizing",
+        "srj.cli",
+        "srj.experiments.fig_4_15",
+    ],
 )
 def test_the_installed_wheel_can_be_imported_without_the_source(installed: Path, module: str, tmp_path: Path) -> None:
     """Each part comes from the wheel, wherever it stands in the repository."""

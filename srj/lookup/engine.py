@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from srj.databases.base import Connection
     from srj.lookup.flight import Arrivals, Flight
-    from srj.lookup.interface import CacheStats, Found
+    from srj.lookup.interface import Cache, CacheStats, Found
     from srj.lookup.pool import Opener
     from srj.lookup.spec import LookupSpec
 
@@ -76,6 +76,7 @@ class Engine:
         connect: opens a connection; default: to the spec's database.
         clock: seconds, on one clock for all processes of a machine.
         shared_as: the name under which the executor's other processes find the same cache; None: a cache of its own.
+        cache: one that was made, and maybe filled, before; None: the one that the spec asks for.
 
     Attributes:
         spec, clock: as given.
@@ -87,12 +88,13 @@ class Engine:
         connect: Opener | None = None,
         clock: Callable[[], float] = time.monotonic,
         shared_as: str | None = None,
+        cache: Cache | None = None,
     ) -> None:
         self.spec = spec
         self.clock = clock
         self._lock = threading.Lock()
         self._is_closed = False
-        self._cache = make_cache(spec, shared_as)
+        self._cache = make_cache(spec, shared_as) if cache is None else cache
         self._heaviest = 1
         # The estimate counts as one key seen, so that the first real ones outweigh it.
         self._landed_keys, self._landed_bytes = 1, _expected_bytes(spec)

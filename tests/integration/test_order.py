@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from srj import Batch, Disorder, RequestError, Table, Windows, enrich_in_pandas, restore_order, srj_enrich
+from srj.experiments.delay_proxy import delayed
 from srj.lookup.order import scrambling_distances
 from srj.operators import worker
 from srj.options import parse_options
-from tests.delay_proxy import delayed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

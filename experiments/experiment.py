@@ -1,0 +1,134 @@
+"""What an experiment is: a question, a claim, cells to measure, and what their figures say about the claim."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from srj.errors import RequestError
+from srj.quantities import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from matplotlib.axes import Axes
+
+    from srj.experiments.ledger import Record
+
+Scale = Literal["smoke", "small", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
+Cell = dict[str, Any]  # parameters, as JSON knows them
+# In this order they are listed and run.
+NAMES = ("fig_4_15", "fig_4_16", "fig_4_17", "fig_4_18", "fig_4_19", "fig_4_20")
+_TIMEOUTS: dict[Scale, float] = {"smoke": 60.0, "small": 600.0, "paper": 7200.0}
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """Of rows in any order.
+
+    Attributes:
+        rows: how many.
+        hashes: the sum of their hashes, modulo 2**64.
+    """
+
+    rows: int
+    hashes: int
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a cell measured.
+
+    Attributes:
+        figures: by name, as JSON knows them.
+        output: of all rows that came out.
+        plain_join: of the rows that a plain join of the same input gives; another one makes the cell a failed one.
+    """
+
+    figures: Mapping[str, Any]
+    output: Checksum
+    plain_join: Checksum
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the figures say about one claim.
+
+    Attributes:
+        claim: as a sentence.
+        verdict: whether they agree; ``"open"`` where cells are missing.
+        why: with figures.
+    """
+
+    claim: str
+    verdict: Literal["agrees", "differs", "open"]
+    why: str
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One figure.
+
+    Attributes:
+        name: on the command line.
+        title: for people.
+        question: what it asks.
+        claim: what the thesis saw.
+        cells: the parameters of each measurement, by scale.
+        run: measures one cell, given the server's URL; an empty one where it needs none.
+        check: what the finished cells of one scale say.
+        plot: draws them; measures nothing.
+        label: a cell in a few words.
+        headline: a finished cell's figures in a few words.
+        servers: dialects on which its cells can run, each cell on every one that is there; none: it needs no server.
+        timeouts: seconds that a cell may take.
+    """
+
+    name: str
+    title: str
+    question: str
+    claim: str
+    cells: Callable[[Scale], list[Cell]]
+    run: Callable[[Cell, str], Measurement]
+    check: Callable[[Sequence[Record]], list[Finding]]
+    plot: Callable[[Sequence[Record], Axes], None]
+    label: Callable[[Cell], str] = str
+    headline: Callable[[Mapping[str, Any]], str] = str
+    servers: tuple[str, ...] = ("postgresql", "mysql")
+    timeouts: Mapping[Scale, float] = field(default_factory=lambda: dict(_TIMEOUTS))
+
+
+def load(name: str) -> Experiment:
+    """An experiment by its name, or of one's own by its file's path; a file assigns it to ``EXPERIMENT``.
+
+    Raises:
+        RequestError: there is no such experiment.
+    """
+    if name.endswith(".py"):
+        module = _from_file(Path(name))
+    elif name in NAMES:
+        module = importlib.import_module(f"srj.experiments.{name}")
+    else:
+        raise RequestError(f"expected an experiment's name or a Python file, got {name!r}; {nearest(name, NAMES)}")
+    experiment = getattr(module, "EXPERIMENT", None)
+    if not isinstance(experiment, Experiment):
+        raise RequestError(f"expected an Experiment assigned to EXPERIMENT in {name!r}, found none; see srj.experiments.experiment")
+    return experiment
+
+
+def source_of(name: str) -> Path:
+    """The file that `load` reads."""
+    return Path(name) if name.endswith(".py") else Path(__file__).with_name(f"{name}.py")
+
+
+def _from_file(path: Path) -> object:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise RequestError(f"expected a Python file with an experiment, got {str(path)!r}, which is none; correct the path")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

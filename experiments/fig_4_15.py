@@ -1,0 +1,47 @@
+"""Figure 4.15: how many keys should a lookup have where the table has an index?
+
+The thesis: 30 keys are best, about three times as fast as one lookup a row; with more the rate falls. Uniform keys, a cache of half
+of them. About 3 minutes at small scale.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from srj.experiments import batch_size, rate_cell
+from srj.experiments.experiment import Experiment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from srj.experiments.experiment import Cell, Finding, Scale
+    from srj.experiments.ledger import Record
+
+# The thesis ends at 50; beyond it is seen whether the rate really falls.
+_SIZES = {"smoke": (2, 30), "small": (2, 5, 10, 20, 30, 50, 100, 300, 1000, 3000)}
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """The baseline, each size, and srj's own choice."""
+    sizes = _SIZES.get(scale, _SIZES["small"])
+    points: list[dict[str, Any]] = [{"way": "one by one"}, *({"way": "srj", "batch": size} for size in sizes), {"way": "srj auto"}]
+    return rate_cell.cells_of(scale, *points)
+
+
+def check(records: Sequence[Record]) -> list[Finding]:
+    """The gain, and the best size."""
+    return [batch_size.best_gain(records, 3), batch_size.falls_after_best(records, 30)]
+
+
+EXPERIMENT = Experiment(
+    name="fig_4_15",
+    title="Figure 4.15: keys in a lookup, with an index",
+    question="How many keys should a lookup have where the table has an index?",
+    claim="30 keys are best, about 3 times as fast as one lookup a row; with more the rate falls.",
+    cells=cells,
+    run=rate_cell.run,
+    check=check,
+    plot=batch_size.plot,
+    label=rate_cell.label,
+    headline=rate_cell.headline,
+)

@@ -1,0 +1,75 @@
+"""Figure 4.18: does the gain depend on how skewed the keys are?
+
+The thesis: from uniform to Zipf 1 the gain over one lookup a row grows, for with fewer misses batches and overtaking help more.
+Lookups of 30 keys. About 4 minutes at small scale.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from srj.experiments import rate_cell
+from srj.experiments import rate_figure as figure
+from srj.experiments.experiment import Experiment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+    from srj.experiments.experiment import Cell, Finding, Scale
+    from srj.experiments.ledger import Record
+    from srj.experiments.rate_cell import RateCell
+
+_SKEWS = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """Three ways at each skew."""
+    skews = (0.0, 1.0) if scale == "smoke" else _SKEWS
+    ways: list[dict[str, Any]] = [{"way": "one by one"}, {"way": "srj", "batch": 30}]
+    if scale != "smoke":
+        ways.append({"way": "srj auto"})
+    return rate_cell.cells_of(scale, *({"skew": skew, **way} for skew in skews for way in ways))
+
+
+def check(records: Sequence[Record]) -> list[Finding]:
+    """Whether the gain grows."""
+    claim = "the gain over one lookup a row grows with the skew"
+    open_ = figure.missing(records, claim)
+    if open_ is not None:
+        return [open_]
+    gains = figure.gains(records, _skew)
+    why = "; ".join(f"skew {skew:g}: {gain:.1f} times" for skew, gain in gains.items())
+    automatic = figure.gains(records, _skew, "srj auto")
+    why += "".join(f"; by srj's own choice at {skew:g}: {gain:.1f} times" for skew, gain in automatic.items())
+    ordered = list(gains.values())
+    holds = ordered[-1] > 1.1 * ordered[0] and all(later > 0.95 * earlier for earlier, later in pairwise(ordered))
+    return [figure.verdict(claim, holds, why)]
+
+
+def plot(records: Sequence[Record], axes: Axes) -> None:
+    """Rates by skew."""
+    for way, name in (("one by one", "one by one"), ("srj", "srj, 30 keys, one lookup at a time"), ("srj auto", "srj auto")):
+        figure.draw(axes, figure.rates(figure.finished(records), way, _skew), name)
+    figure.draw_lost(axes, records, _skew)
+    figure.finish(axes, "skew (Zipf's exponent)")
+
+
+def _skew(cell: RateCell) -> float:
+    return cell.skew
+
+
+EXPERIMENT = Experiment(
+    name="fig_4_18",
+    title="Figure 4.18: skew",
+    question="Does the gain depend on how skewed the keys are?",
+    claim="the gain over one lookup a row grows with the skew, from 0 to 1.",
+    cells=cells,
+    run=rate_cell.run,
+    check=check,
+    plot=plot,
+    label=rate_cell.label,
+    headline=rate_cell.headline,
+)

@@ -1,0 +1,80 @@
+"""Figure 4.20: what do batches alone gain, and what does overtaking alone?
+
+The thesis: below 70 % hits batches gain more (lookups of 30 keys, order constraint 0), above it letting hits overtake does (one key
+a lookup, no constraint). Uniform keys. About 4 minutes at small scale.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from srj.experiments import rate_cell
+from srj.experiments import rate_figure as figure
+from srj.experiments.experiment import Experiment
+from srj.experiments.fig_4_19 import cached
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+    from srj.experiments.experiment import Cell, Finding, Scale
+    from srj.experiments.ledger import Record
+
+_SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
+_BATCHES = {"way": "srj", "batch": 30, "order": "input"}
+_OVERTAKING = {"way": "srj", "batch": 1, "order": "any"}
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """The baseline and each alone, at each size of the cache."""
+    shares = (0.1, 0.9) if scale == "smoke" else _SHARES
+    ways: list[dict[str, Any]] = [{"way": "one by one"}, _BATCHES, _OVERTAKING]
+    return rate_cell.cells_of(scale, *({"cached": share, **way} for share in shares for way in ways))
+
+
+def check(records: Sequence[Record]) -> list[Finding]:
+    """Which gains more where."""
+    claims = ("below 70 % hits batches alone gain more than overtaking alone", "at 90 % hits overtaking alone gains more")
+    open_ = [finding for claim in claims if (finding := figure.missing(records, claim)) is not None]
+    if open_:
+        return open_
+    batches, overtaking = figure.gains(_in_order(records, "input"), cached), figure.gains(_in_order(records, "any"), cached)
+    why = "; ".join(
+        f"{share:.0%} cached: batches {batches[share]:.2f} times the baseline, overtaking {overtaking[share]:.2f}"
+        for share in batches
+    )
+    most = max(batches)
+    return [
+        figure.verdict(claims[0], all(batches[share] > overtaking[share] for share in batches if share < 0.7), why),
+        figure.verdict(claims[1], overtaking[most] > batches[most], why),
+    ]
+
+
+def plot(records: Sequence[Record], axes: Axes) -> None:
+    """Rates by size of the cache."""
+    ended = figure.finished(records)
+    figure.draw(axes, figure.rates(ended, "one by one", cached), "one by one")
+    figure.draw(axes, figure.rates(_in_order(ended, "input"), "srj", cached), "batches alone: 30 keys, in order")
+    figure.draw(axes, figure.rates(_in_order(ended, "any"), "srj", cached), "overtaking alone: 1 key, any order")
+    figure.draw_lost(axes, records, cached)
+    figure.finish(axes, "cache, share of the distinct keys")
+
+
+def _in_order(records: Sequence[Record], order: str) -> list[Record]:
+    """Of one order, with the baseline, which knows but one."""
+    return [record for record in records if record.cell["order"] == order or record.cell["way"] == figure.BASELINE]
+
+
+EXPERIMENT = Experiment(
+    name="fig_4_20",
+    title="Figure 4.20: batches alone, overtaking alone",
+    question="What do batches alone gain, and what does overtaking alone?",
+    claim="below 70 % hits batches gain more, above it overtaking does.",
+    cells=cells,
+    run=rate_cell.run,
+    check=check,
+    plot=plot,
+    label=rate_cell.label,
+    headline=rate_cell.headline,
+)

@@ -1,0 +1,242 @@
+"""The highest input rate of one way to join at one point: what figures 4.15 to 4.20 consist of."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from srj import Batch, Cache, Table
+from srj.cache_policies import simulate
+from srj.databases.base import Question
+from srj.experiments.delay_proxy import delayed
+from srj.experiments.experiment import Measurement
+from srj.experiments.joins import Ask, Core, OneByOne, columnar_cache, lru_cache
+from srj.experiments.plain_join import added, checksum, plain_join
+from srj.experiments.relation import ensure_relation, plain_url, read_relation
+from srj.experiments.search import Precision, highest_rate
+from srj.experiments.source import PacedSource, Trial
+from srj.experiments.traces import trace
+from srj.lookup.describe import describe
+from srj.lookup.engine import Engine
+from srj.lookup.spec import LookupSpec
+from srj.options import LookupSettings
+from srj.table import DatabaseUrl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy.typing as npt
+
+    from srj.experiments.experiment import Cell, Checksum, Scale
+    from srj.experiments.joins import Join
+
+    I64 = npt.NDArray[np.int64]
+
+Way = Literal["one by one", "srj", "srj auto"]
+_WARM = 3  # times the distinct keys that go before, so that the cache holds what it would hold after a long stream
+_SAMPLE = 50_000  # keys by which the hit ratio is foreseen
+_ALL_AT_ONCE = 1e9  # rows a second, more than anything carries
+_FOR_EVER = "1 d"  # how long a lookup may wait to be filled where, as in the thesis, only its size decides
+
+
+@dataclass(frozen=True)
+class RateCell:
+    """A way to join, and where.
+
+    Attributes:
+        way: ``"one by one"``; ``"srj"``, with lookups of just `batch` keys; ``"srj auto"``, as srj chooses.
+        batch, in_flight: keys of a lookup, and lookups at a time, of ``"srj"``; the thesis sends one at a time.
+        order: ``"any"``, or ``"input"``, the thesis's constraint of 0.
+        relation: rows of the table. indexed: whether its key has an index.
+        distinct, skew: of the stream, by Zipf's law.
+        cached: share of the distinct keys that the cache holds.
+        delay: milliseconds of the network, each way.
+        seed: of the stream.
+        share, least_seconds, most_seconds, tries: see `Precision`.
+        settling: seconds that ``"srj auto"`` has to find its size before it is measured.
+    """
+
+    way: Way
+    batch: int = 0
+    in_flight: int = 1
+    order: Literal["any", "input"] = "any"
+    relation: int = 1_000_000
+    indexed: bool = True
+    distinct: int = 200_000
+    skew: float = 0.0
+    cached: float = 0.5
+    delay: float = 0.0
+    seed: int = 1
+    share: float = 0.05
+    least_seconds: float = 0.5
+    most_seconds: float = 30.0
+    tries: int = 2
+    settling: float = 4.0
+
+    @property
+    def capacity(self) -> int:
+        """Keys that the cache holds."""
+        return max(16, round(self.cached * self.distinct))
+
+    @property
+    def name(self) -> str:
+        """In a few words."""
+        return f"srj, {self.batch:,} keys" if self.way == "srj" else self.way
+
+
+def cells_of(scale: Scale, *points: Mapping[str, Any], **common: Any) -> list[Cell]:
+    """Cells for these points, with the sizes of the scale."""
+    sizes: dict[Scale, dict[str, Any]] = {
+        "smoke": {
+            "relation": 20_000,
+            "distinct": 4000,
+            "share": 0.4,
+            "least_seconds": 0.1,
+            "most_seconds": 1.0,
+            "tries": 1,
+            "settling": 0.2,
+        },
+        "small": {"relation": 1_000_000, "distinct": 200_000},
+        "paper": {
+            "relation": 10_000_000,
+            "distinct": 2_000_000,
+            "share": 0.03,
+            "least_seconds": 2.0,
+            "most_seconds": 120.0,
+            "settling": 20.0,
+        },
+    }
+    return [asdict(RateCell(**{**sizes[scale], **common, **point})) for point in points]
+
+
+def run(cell: Cell, url: str) -> Measurement:
+    """Find the highest rate of a cell; every row that comes out in any of its trials is compared with a plain join."""
+    with ExitStack() as stack:
+        return _Bench(RateCell(**cell), url, stack).measure()
+
+
+def label(cell: Cell) -> str:
+    """A cell in a few words."""
+    one = RateCell(**cell)
+    where = [f"{one.cached:.0%} cached", f"skew {one.skew:g}"]
+    where += [f"{one.delay:g} ms away"] * bool(one.delay) + ["no index"] * (not one.indexed) + ["in order"] * (one.order == "input")
+    return f"{one.name} ({', '.join(where)})"
+
+
+def headline(figures: Mapping[str, Any]) -> str:
+    """Its figures in a few words."""
+    hits, keys = figures["hit_ratio"], figures["keys_per_lookup"]
+    return f"{figures['rate']:,.0f} rows/s, {hits:.0%} hits, {keys:,.1f} missing rows a lookup"
+
+
+class _Bench:
+    """One cell's relation, stream and join."""
+
+    def __init__(self, cell: RateCell, url: str, stack: ExitStack) -> None:
+        self._cell = cell
+        table = ensure_relation(url, cell.relation, indexed=cell.indexed)
+        self._relation = read_relation(url, table).sort_by("id")
+        if cell.delay:
+            url = stack.enter_context(_far_away(url, cell.delay / 1000))
+        self._keys, warm = _stream(cell)
+        contents = last_distinct(warm, cell.capacity)
+        self._join = stack.enter_context(closing(self._made(url, table, contents)))
+        self._misses = _expected_misses(contents, self._keys, cell.capacity)
+        self._taken = 0
+        self._outputs: list[Checksum] = []
+        self._plain_joins: list[Checksum] = []
+
+    def measure(self) -> Measurement:
+        """Search, and say what was seen."""
+        cell, join = self._cell, self._join
+        precision = Precision(cell.share, cell.least_seconds, cell.most_seconds, cell.tries)
+        if cell.way == "srj auto":
+            self._carries(Trial(_ALL_AT_ONCE, cell.settling, waiting=0, growth=int(_ALL_AT_ONCE)))
+        found = highest_rate(self._carries, self._grain, precision)
+        figures = {
+            "rate": found.rate,
+            "above": found.above,
+            "hit_ratio": join.hits / max(join.rows, 1),
+            "expected_hit_ratio": 1 - self._misses,
+            "lookups": join.lookups,
+            "keys_per_lookup": (join.rows - join.hits) / max(join.lookups, 1),
+            "trials": [[round(rate, 3), carried] for rate, carried in found.trials],
+        }
+        return Measurement(figures, added(self._outputs), added(self._plain_joins))
+
+    def _grain(self, rate: float) -> float:
+        """Rows that come and go with the lookups that are under way, hits between them included."""
+        keys = self._cell.batch * self._cell.in_flight if self._cell.way == "srj" else 1
+        rows = keys / max(self._misses, 0.01)
+        # Where srj chooses, by Little's law: what comes while a lookup takes its time, and while the next is filled.
+        return max(rows, 2 * rate * self._join.lookup_seconds) if self._cell.way == "srj auto" else rows
+
+    def _carries(self, trial: Trial) -> bool:
+        source = PacedSource(self._keys, self._taken, trial)
+        output = self._join.carry(source)
+        self._taken += source.taken
+        self._outputs.append(added(checksum(part) for part in _joined_together(output)))
+        self._plain_joins.append(checksum(plain_join(source.given(), self._relation)))
+        return source.is_carried
+
+    def _made(self, url: str, table: str, contents: I64) -> Join:
+        cell = self._cell
+        if cell.way == "one by one":
+            return OneByOne(Ask(url, table, indexed=cell.indexed), lru_cache(cell.capacity, contents, self._relation))
+        batch = Batch() if cell.way == "srj auto" else Batch(size=cell.batch, in_flight=cell.in_flight, max_wait=_FOR_EVER)
+        lookups_of = Table(url, (table,))
+        question = Question(lookups_of.url, lookups_of.name, ("id",))
+        cache = Cache(size=f"{cell.capacity} rows", ttl=None, shared=False)
+        settings = replace(LookupSettings(), batch=batch, cache=cache, ttl=None, missing_ttl=None, lookup_timeout=300.0)
+        spec = LookupSpec(question, describe(question, 60.0), settings)
+        return Core(Engine(spec, cache=columnar_cache(spec, contents, self._relation)), cell.order)
+
+
+def last_distinct(keys: I64, count: int) -> I64:
+    """The last distinct keys, the oldest first: what an LRU cache of that size holds after them.
+
+    >>> last_distinct(np.array([1, 2, 3, 2]), 2)
+    array([3, 2])
+    """
+    distinct, newest = np.unique(keys[::-1], return_index=True)
+    order = np.argsort(newest)[:count]
+    return np.asarray(distinct[order[::-1]])
+
+
+def _stream(cell: RateCell) -> tuple[I64, I64]:
+    """The keys of the trials, which go round, and those that came before them."""
+    before = _WARM * cell.distinct
+    made = trace(
+        "zipf",
+        length=before + max(5 * cell.distinct, _SAMPLE),
+        distinct=cell.distinct,
+        relation=cell.relation,
+        skew=cell.skew,
+        seed=cell.seed,
+    )
+    keys = made.keys()
+    return keys[before:], keys[:before]
+
+
+def _expected_misses(contents: I64, keys: I64, capacity: int) -> float:
+    """The share of rows that an exact LRU with these contents misses."""
+    sample = keys[:_SAMPLE]
+    # Putting the contents in takes a miss each.
+    return (simulate(np.concatenate([contents, sample]), capacity, "lru").misses - len(contents)) / len(sample)
+
+
+def _joined_together(parts: list[pa.Table]) -> list[pa.Table]:
+    """As one table: a checksum of each of thousands of small ones would take longer than the join."""
+    return [pa.concat_tables(parts).combine_chunks()] if parts else []
+
+
+@contextmanager
+def _far_away(url: str, seconds: float) -> Iterator[str]:
+    """The URL of the same server behind a slow network."""
+    known = DatabaseUrl.parse(url).resolve()
+    with delayed(known.host, known.port, seconds) as proxy:
+        yield plain_url(url, host="127.0.0.1", port=proxy.port)

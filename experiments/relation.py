@@ -1,0 +1,161 @@
+"""The thesis's relations R1, with an index, and R2, without: made where they are missing, and read whole for plain joins."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+import asyncpg
+import pyarrow as pa
+from pyarrow import csv
+
+from srj.errors import ConnectionFailedError
+from srj.table import DatabaseUrl
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+PREFIX = "srj_experiment_"
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("price", pa.float64()), ("quantity", pa.int32())])
+_COLUMNS = ", ".join(SCHEMA.names)
+_DIGIT = "(SELECT 0 AS d " + " ".join(f"UNION ALL SELECT {digit}" for digit in range(1, 10)) + ")"
+
+
+def relation_name(rows: int, *, indexed: bool) -> str:
+    """The table's name.
+
+    >>> relation_name(1000, indexed=True)
+    'srj_experiment_r1_1000'
+    """
+    return f"{PREFIX}{'r1' if indexed else 'r2'}_{rows}"
+
+
+def ensure_relation(url: str, rows: int, *, indexed: bool) -> str:
+    """Make the table if it is not there: id from 0, a name of 16 characters, a price, a quantity. Its name.
+
+    Raises:
+        ConnectionFailedError: the server can't be reached.
+    """
+    name = relation_name(rows, indexed=indexed)
+    if DatabaseUrl.parse(url).dialect == "postgresql":
+        _with_postgresql(url, lambda connection: _ensure_postgresql(connection, name, rows, indexed=indexed))
+    else:
+        _ensure_mysql(url, name, rows, indexed=indexed)
+    return name
+
+
+def read_relation(url: str, name: str) -> pa.Table:
+    """All its rows, in any order, past srj."""
+    if DatabaseUrl.parse(url).dialect == "postgresql":
+        content = io.BytesIO()
+        query = f"SELECT {_COLUMNS} FROM {name}"
+        _with_postgresql(url, lambda connection: connection.copy_from_query(query, output=content, format="csv"))
+        options = csv.ConvertOptions(column_types=SCHEMA)
+        return csv.read_csv(
+            pa.BufferReader(content.getvalue()), csv.ReadOptions(column_names=SCHEMA.names), convert_options=options
+        )
+    columns = zip(*_mysql(url, f"SELECT {_COLUMNS} FROM {name}"), strict=True)
+    return pa.table([list(column) for column in columns], schema=SCHEMA)
+
+
+def drop_relations(url: str) -> None:
+    """Drop all tables that `ensure_relation` made."""
+    pattern = PREFIX.replace("_", "\\_") + "%"
+    if DatabaseUrl.parse(url).dialect == "postgresql":
+
+        async def drop(connection: asyncpg.Connection) -> None:
+            names = await connection.fetch(
+                "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND relname LIKE $1", pattern
+            )
+            for (name,) in names:
+                await connection.execute(f"DROP TABLE {name}")
+
+        _with_postgresql(url, drop)
+    else:
+        listed = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE %s"
+        for (name,) in _mysql(url, listed, pattern):
+            _mysql(url, f"DROP TABLE `{name}`")
+
+
+async def _ensure_postgresql(connection: asyncpg.Connection, name: str, rows: int, *, indexed: bool) -> None:
+    if await connection.fetchval("SELECT to_regclass($1)", name):
+        return
+    # In one transaction: who is stopped in the middle leaves no table that looks whole.
+    async with connection.transaction():
+        await connection.execute(
+            f"CREATE TABLE {name} AS SELECT id, 'item-' || lpad(id::text, 11, '0') AS name, id * 0.25::float8 AS price, "
+            f"(id % 1000)::int AS quantity FROM generate_series(0::bigint, {rows - 1}) AS id"
+        )
+        if indexed:
+            await connection.execute(f"ALTER TABLE {name} ADD PRIMARY KEY (id)")
+    await connection.execute(f"VACUUM ANALYZE {name}")
+
+
+def _ensure_mysql(url: str, name: str, rows: int, *, indexed: bool) -> None:
+    if _mysql(url, "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = %s", name):
+        return
+    key = ", PRIMARY KEY (id)" if indexed else ""
+    digits = len(f"{rows - 1}")
+    number = " + ".join(f"d{place}.d * {10**place}" for place in range(digits))
+    product = " CROSS JOIN ".join(f"{_DIGIT} d{place}" for place in range(digits))
+    _mysql(url, f"DROP TABLE IF EXISTS {name}_part")
+    _mysql(url, f"CREATE TABLE {name}_part (id BIGINT NOT NULL, name VARCHAR(16), price DOUBLE, quantity INT{key})")
+    _mysql(
+        url,
+        f"INSERT INTO {name}_part SELECT id, CONCAT('item-', LPAD(id, 11, '0')), id * 0.25, id % 1000 "
+        f"FROM (SELECT {number} AS id FROM {product}) numbers WHERE id < {rows} ORDER BY id",
+    )
+    _mysql(url, f"ANALYZE TABLE {name}_part")
+    _mysql(url, f"RENAME TABLE {name}_part TO {name}")  # only now does it look whole
+
+
+def _with_postgresql(url: str, work: Callable[[asyncpg.Connection], Awaitable[Any]]) -> None:
+    async def run() -> None:
+        try:
+            connection = await asyncpg.connect(plain_url(url), timeout=10)
+        except (OSError, TimeoutError, asyncpg.PostgresError) as error:
+            raise ConnectionFailedError(f"expected PostgreSQL at {DatabaseUrl.parse(url)}, got: {type(error).__name__}") from None
+        try:
+            await work(connection)
+        finally:
+            await connection.close()
+
+    asyncio.run(run())
+
+
+def plain_url(url: str, host: str | None = None, port: int | None = None) -> str:
+    """For drivers that read URLs themselves: each ``${NAME}`` replaced; with another host and port, if any are given.
+
+    >>> plain_url("postgres://reader@db/shop")
+    'postgresql://reader@db:5432/shop'
+    """
+    known = DatabaseUrl.parse(url).resolve()
+    login = ":".join(quote(part, safe="") for part in (known.user, known.password) if part is not None)
+    query = f"?{urlencode(known.options)}" if known.options else ""
+    host = known.host if host is None else host
+    place = f"{f'[{host}]' if ':' in host else host}:{known.port if port is None else port}"
+    return f"{known.dialect}://{login}{'@' if login else ''}{place}/{quote(known.database, safe='')}{query}"
+
+
+def mysql_connection(url: str) -> Any:
+    """A connection of `pymysql`, committing at once.
+
+    Raises:
+        ConnectionFailedError: there is none to be had.
+    """
+    import pymysql  # noqa: PLC0415  only where there is such a server
+
+    known = DatabaseUrl.parse(url).resolve()
+    login: dict[str, Any] = {"user": known.user, "password": known.password or "", "database": known.database}
+    try:
+        return pymysql.connect(host=known.host, port=known.port, charset="utf8mb4", autocommit=True, connect_timeout=10, **login)
+    except pymysql.err.MySQLError as error:
+        raise ConnectionFailedError(f"expected MySQL at {DatabaseUrl.parse(url)}, got: {type(error).__name__}") from None
+
+
+def _mysql(url: str, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    with mysql_connection(url) as connection, connection.cursor() as cursor:
+        cursor.execute(sql, values or None)
+        return list(cursor.fetchall())

@@ -1,0 +1,151 @@
+"""Plots, and the report: one HTML page with all in it, and the same in Markdown with its pictures beside it."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from srj.experiments.experiment import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from srj.experiments.experiment import Experiment, Scale
+    from srj.experiments.ledger import Ledger, Record
+
+_SIZES = {"smoke": "tiny, to try the program: its figures say nothing", "small": "small", "paper": "the thesis's"}
+_DIALECTS = {"postgresql": "PostgreSQL", "mysql": "MySQL or MariaDB"}
+_STYLE = (
+    "body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}img{max-width:100%}table{border-collapse:collapse}"
+    "td,th{border:1px solid #ccc;padding:.2em .6em;text-align:left;vertical-align:top}.agrees{color:#060}.differs{color:#a00}"
+    ".open{color:#850}"
+)
+
+
+def plotted(experiment: Experiment, records: Sequence[Record]) -> bytes:
+    """The experiment's picture as PNG."""
+    # The same bytes for the same records: no date in it.
+    with mpl.rc_context({"figure.dpi": 110}):
+        figure = Figure(figsize=(7, 4.5), layout="constrained")
+        axes = figure.subplots()
+        experiment.plot(records, axes)
+        axes.set_title(_title(experiment, records))
+        content = io.BytesIO()
+        figure.savefig(content, format="png", metadata={"Software": None})
+    return content.getvalue()
+
+
+def found(experiment: Experiment, records: Sequence[Record]) -> list[Finding]:
+    """What a server's records say; where cells have not run, nothing."""
+    missing = len(experiment.cells(records[0].scale)) - len(records)
+    if missing:
+        return [Finding(experiment.claim, "open", f"{missing} cells have not run; run: srj experiment run {experiment.name}")]
+    return experiment.check(records)
+
+
+def by_server(name: str, records: Sequence[Record]) -> dict[str, list[Record]]:
+    """The records of each server's dialect, by the name of their picture."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(f"{name}_{record.dialect}" if record.dialect else name, []).append(record)
+    return groups
+
+
+def write_report(experiments: Sequence[Experiment], ledger: Ledger, scale: Scale | None, page: Path, markdown: Path) -> list[Path]:
+    """Write both pages of all experiments that have results.
+
+    Args:
+        experiments: in the order of the pages.
+        ledger: their results.
+        scale: of the cells; None: of each experiment that which ran last.
+        page, markdown: the files.
+
+    Returns:
+        What was written.
+    """
+    pictures = markdown.parent / markdown.stem
+    written = [page, markdown]
+    html_parts, markdown_parts = [], []
+    for experiment in experiments:
+        all_records = ledger.latest(experiment, scale)
+        if not all_records:
+            html_parts.append(f"<h2>{html.escape(experiment.title)}</h2><p>Not run.</p>")
+            markdown_parts.append(f"## {experiment.title}\n\nNot run.\n")
+        for name, records in by_server(experiment.name, all_records).items():
+            findings, picture = found(experiment, records), plotted(experiment, records)
+            pictures.mkdir(parents=True, exist_ok=True)
+            path = pictures / f"{name}.png"
+            path.write_bytes(picture)
+            written.append(path)
+            html_parts.append("".join(_html_section(experiment, records, findings, picture)))
+            place = f"{pictures.name}/{path.name}"
+            markdown_parts.append("\n".join(_markdown_section(experiment, records, findings, place)))
+    page.parent.mkdir(parents=True, exist_ok=True)
+    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>srj: experiments</title><style>{_STYLE}</style>'
+    page.write_text(f"{head}<h1>Experiments</h1>{''.join(html_parts)}</html>\n", encoding="utf-8")
+    introduction = "# Experiments\n\nWritten by `srj experiment report`, from the results of `srj experiment run`.\n\n"
+    markdown.write_text(introduction + "\n".join(markdown_parts), encoding="utf-8")
+    return written
+
+
+def _markdown_section(
+    experiment: Experiment, records: Sequence[Record], findings: Sequence[Finding], picture: str
+) -> Iterator[str]:
+    yield f"## {_title(experiment, records)}\n"
+    yield f"{experiment.question} The thesis: {experiment.claim}\n"
+    yield f"![{experiment.title}]({picture})\n"
+    yield "| claim | we find | for |\n| --- | --- | --- |"
+    yield from (f"| {_cell(one.claim)} | {one.verdict} | {_cell(one.why)} |" for one in findings)
+    yield ""
+    yield from (f"- {line}" for line in _notes(records))
+    yield "\n| cell | result |\n| --- | --- |"
+    yield from (f"| {_cell(experiment.label(record.cell))} | {_cell(_result(experiment, record))} |" for record in records)
+    yield ""
+
+
+def _html_section(experiment: Experiment, records: Sequence[Record], findings: Sequence[Finding], picture: bytes) -> Iterator[str]:
+    escaped = html.escape
+    encoded = base64.b64encode(picture).decode()
+    yield f"<h2>{escaped(_title(experiment, records))}</h2>"
+    yield f"<p>{escaped(experiment.question)} The thesis: {escaped(experiment.claim)}</p>"
+    yield f'<img alt="{escaped(experiment.title)}" src="data:image/png;base64,{encoded}">'
+    yield "<table><tr><th>claim<th>we find<th>for"
+    for one in findings:
+        yield f'<tr><td>{escaped(one.claim)}<td class="{one.verdict}">{one.verdict}<td>{escaped(one.why)}'
+    yield "</table><ul>" + "".join(f"<li>{escaped(line)}" for line in _notes(records)) + "</ul>"
+    yield "<details><summary>all cells</summary><table><tr><th>cell<th>result"
+    for record in records:
+        yield f"<tr><td>{escaped(experiment.label(record.cell))}<td>{escaped(_result(experiment, record))}"
+    yield "</table></details>"
+
+
+def _title(experiment: Experiment, records: Sequence[Record]) -> str:
+    dialect = records[0].dialect
+    return f"{experiment.title}, on {_DIALECTS[dialect]}" if dialect else experiment.title
+
+
+def _notes(records: Sequence[Record]) -> Iterator[str]:
+    """What it ran on."""
+    last = records[-1]
+    yield f"scale {last.scale} ({_SIZES[last.scale]}); {len(records)} cells, {sum(record.seconds for record in records):,.0f} s"
+    yield f"{last.machine}; " + ", ".join(f"{name} {version}" for name, version in last.versions.items())
+    yield f"until {max(record.started for record in records)}; {last.server}"
+    rows = sum(int(record.figures.get("output_rows", 0)) for record in records)
+    yield f"{rows:,} rows came out of the finished cells, the same as a plain join gives"
+
+
+def _result(experiment: Experiment, record: Record) -> str:
+    if record.state == "finished":
+        return experiment.headline(record.figures)
+    return f"{record.state}: {record.error}"
+
+
+def _cell(text: str) -> str:
+    """As it can stand in a table."""
+    return " ".join(text.replace("|", "\\|").split())

@@ -1,0 +1,60 @@
+"""The relations of the thesis on both servers, and the one-by-one lookup that the baseline makes."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from srj.errors import ConnectionFailedError, RequestError
+from srj.experiments.joins import Ask
+from srj.experiments.relation import SCHEMA, drop_relations, ensure_relation, plain_url, read_relation
+from srj.experiments.servers import Servers
+
+if TYPE_CHECKING:
+    from tests.servers import Server
+
+
+def test_a_relation_is_made_once_read_whole_and_dropped(server: Server) -> None:
+    """With an index and without; the baseline's lookup gives the same rows."""
+    try:
+        for indexed in (True, False):
+            name = ensure_relation(server.url, 1234, indexed=indexed)
+            assert ensure_relation(server.url, 1234, indexed=indexed) == name
+            rows = read_relation(server.url, name).sort_by("id")
+            assert rows.schema == SCHEMA
+            assert rows["id"].to_pylist() == list(range(1234))
+            assert rows.slice(1233).to_pylist() == [{"id": 1233, "name": "item-00000001233", "price": 308.25, "quantity": 233}]
+            with closing(Ask(server.url, name, indexed=indexed)) as ask:
+                assert tuple(ask.loop.run_until_complete(ask(1233)) or ()) == ("item-00000001233", 308.25, 233)
+                assert ask.loop.run_until_complete(ask(1234)) is None
+    finally:
+        drop_relations(server.url)
+    left = "SELECT 1 FROM information_schema.tables WHERE table_name LIKE 'srj\\_experiment\\_%'"
+    assert server.execute(left) == []
+
+
+def test_each_cell_runs_on_the_servers_that_were_given(postgres: Server) -> None:
+    """Without any, on a PostgreSQL that is started only when a cell asks for it; no login is told."""
+    assert Servers().chosen(("postgresql", "mysql")) == ["postgresql"]
+    assert Servers(postgres.url).chosen(("postgresql", "mysql")) == ["postgresql"]
+    both = Servers(postgres.url, "mysql://u:p@h/d")
+    assert both.chosen(("postgresql", "mysql")) == ["postgresql", "mysql"]
+    assert both.described("mysql") == "mysql at h:3306/d"
+    with pytest.raises(RequestError, match="expected the URL of one of mysql, got none"):
+        Servers(postgres.url).chosen(("mysql",))
+
+
+def test_a_server_that_is_not_there_is_told_without_its_password() -> None:
+    for url in ("postgresql://u:secret@127.0.0.1:1/d", "mysql://u:secret@127.0.0.1:1/d"):
+        with pytest.raises(ConnectionFailedError, match=r"expected \w+ at .*127.0.0.1:1") as caught:
+            read_relation(url, "t")
+        assert "secret" not in f"{caught.value}"
+
+
+def test_a_url_is_written_out_for_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what stands for a secret replaced, and another place if one is given."""
+    monkeypatch.setenv("SRJ_SECRET", "a/b")
+    assert plain_url("postgres://u:${SRJ_SECRET}@[::1]/d") == "postgresql://u:a%2Fb@[::1]:5432/d"
+    assert plain_url("mysql://u@h/d", host="127.0.0.1", port=1) == "mysql://u@127.0.0.1:1/d"

@@ -1,0 +1,216 @@
+"""`srj experiment` from end to end: cells in processes, the ledger, resuming, time limits, failures, plots and the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from matplotlib.figure import Figure
+from typer.testing import CliRunner
+
+from srj.errors import RequestError
+from srj.experiments.commands import app
+from srj.experiments.experiment import NAMES, load
+from srj.experiments.ledger import Ledger
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+    from tests.servers import Server
+
+SRJ = Path(sys.executable).with_name("srj")
+# An experiment of one's own: no database, a cell for each way to end.
+OWN = """
+import sys
+import time
+from srj.experiments.experiment import Checksum, Experiment, Finding, Measurement
+
+
+def run(cell, url):
+    if cell["n"] == 1:
+        raise ValueError("one is no number")
+    if cell["n"] == 2:
+        time.sleep(60)
+    if cell["n"] == 3:
+        return Measurement({"square": 9}, Checksum(1, 5), Checksum(1, 6))
+    if cell["n"] == 4:
+        sys.exit("gone")
+    print("what a library may print")
+    return Measurement({"square": cell["n"] ** 2}, Checksum(2, 5), Checksum(2, 5))
+
+
+def check(records):
+    return [Finding("squares | grow", "agrees", f"{sum(record.state == 'finished' for record in records)} cells")]
+
+
+def plot(records, axes):
+    axes.plot([record.figures["square"] for record in records if record.state == "finished"])
+
+
+EXPERIMENT = Experiment("own", "Own", "Do squares grow?", "they do.", lambda scale: [{"n": n} for n in CELLS], run, check, plot,
+                        servers=())
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the command is given."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def srj(*arguments: str, code: int = 0) -> Result:
+    """Give the command `srj experiment …`; its cells run in processes of their own all the same."""
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == code, done.output
+    return done
+
+
+def own(folder: Path, *cells: int) -> str:
+    """The file of the experiment with these cells."""
+    (folder / "own.py").write_text(f"CELLS = {list(cells)}\n{OWN}")
+    return "own.py"
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    """The ledger."""
+    return [json.loads(line) for line in (folder / "experiment-results" / "ledger.jsonl").read_text().splitlines()]
+
+
+def test_each_end_of_a_cell_is_recorded_and_the_others_go_on(folder: Path) -> None:
+    """Finished, an error, no end in time, another output than the plain join's, a process that dies."""
+    done = srj("run", own(folder, 0, 1, 2, 3, 4, 5), "--scale", "smoke", "--timeout", "2.5", code=1)
+    assert "2 cells finished, 3 failed, 1 took too long, 0 were finished before" in done.stdout
+    states = {line["cell"]["n"]: (line["state"], line["error"]) for line in lines(folder)}
+    assert [states[n][0] for n in range(6)] == ["finished", "failed", "timeout", "failed", "failed", "finished"]
+    assert states[1][1] == "ValueError: one is no number"
+    assert states[2][1].startswith("expected an end within 2.5 s, got none")
+    assert states[3][1].startswith("expected the rows of a plain join, Checksum(rows=1, hashes=6), got")
+    assert "ended with 1: gone" in states[4][1]
+    finished = lines(folder)[-1]
+    assert finished["figures"] == {"square": 25, "output_rows": 2, "checksum": "0000000000000005"}
+    assert finished["versions"]["python"]
+    assert finished["seconds"] > 0
+
+
+def test_a_run_resumes_where_it_stopped(folder: Path) -> None:
+    """Finished cells are not run again, but for --fresh; what failed is, and so is all when the experiment's code changes."""
+    path = folder / "own.py"
+    assert "2 cells finished, 0 failed" in srj("run", own(folder, 0, 5)).stdout
+    ledger = folder / "experiment-results" / "ledger.jsonl"
+    whole = ledger.read_text()
+    ledger.write_text(whole[: whole.index("\n") + 30])  # stopped while it wrote the second
+    assert "1 cells finished, 0 failed, 0 took too long, 1 were finished before" in srj("run", path.name).stdout
+    assert len(list(Ledger(ledger).records())) == 2
+    assert "2 cells finished" in srj("run", path.name, "--fresh").stdout
+    path.write_text(path.read_text() + "# changed\n")
+    assert "2 cells finished" in srj("run", path.name).stdout
+
+
+def test_the_report_and_the_plot_show_what_the_ledger_holds(folder: Path) -> None:
+    """Failed cells with their reason; one page with all in it."""
+    name = own(folder, 1, 3, 5)
+    srj("run", name, code=1)
+    srj("report", name, "--markdown", "out/page.md")
+    markdown = (folder / "out" / "page.md").read_text()
+    assert "| squares \\| grow | agrees | 1 cells |" in markdown
+    assert "failed: ValueError: one is no number" in markdown
+    assert "(page/own.png)" in markdown
+    picture = (folder / "out" / "page" / "own.png").read_bytes()
+    page = (folder / "experiment-results" / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 1
+    assert "http" not in page
+    srj("plot", name)
+    assert (folder / "experiment-results" / "own.png").read_bytes() == picture
+    own(folder, 1, 5, 6)  # a cell less, and one that has not run
+    srj("report", name, "--markdown", "out/page.md")
+    markdown = (folder / "out" / "page.md").read_text()
+    assert "| they do. | open | 1 cells have not run; run: srj experiment run own |" in markdown
+    assert "plain join, Checksum" not in markdown
+
+
+def test_the_smallest_figure_runs_from_end_to_end(tmp_path: Path, postgres: Server) -> None:
+    """Each cell finds a rate, every row of its trials was compared with a plain join, and the tables are gone afterwards."""
+    # The login goes by the environment, and neither into the ledger nor onto the screen.
+    url = f"postgresql://{postgres.user}:${{SRJ_SECRET}}@{postgres.host}:{postgres.port}/{postgres.database}"
+    environment = os.environ | {"SRJ_SECRET": postgres.password}
+    command = [SRJ, "experiment", "run", "fig_4_15", "--scale", "smoke", "--postgres-url", url]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = Ledger(tmp_path / "experiment-results" / "ledger.jsonl").latest(load("fig_4_15"))
+    assert [(record.cell["way"], record.cell["batch"]) for record in records] == [
+        ("one by one", 0),
+        ("srj", 2),
+        ("srj", 30),
+        ("srj auto", 0),
+    ]
+    for record in records:
+        assert 0 < record.figures["rate"] < record.figures["above"] <= 1.5 * record.figures["rate"]
+        assert record.figures["hit_ratio"] == pytest.approx(record.figures["expected_hit_ratio"], abs=0.06)
+        assert record.figures["output_rows"] > 1000
+    assert records[1].figures["keys_per_lookup"] < 2.2 < records[2].figures["keys_per_lookup"]
+    assert postgres.execute("SELECT 1 FROM pg_class WHERE relname LIKE 'srj_experiment_%'") == []
+    assert postgres.password not in done.stdout + (tmp_path / "experiment-results" / "ledger.jsonl").read_text()
+    axes = Figure().subplots()
+    load("fig_4_15").plot(records, axes)
+    rates = [record.figures["rate"] for record in records]
+    assert min(rates) / 10 < axes.get_ylim()[0] < min(rates) < max(rates) < axes.get_ylim()[1] < 10 * max(rates)
+    findings = load("fig_4_15").check(records)
+    assert {finding.verdict for finding in findings} <= {"agrees", "differs"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_experiment_has_cells_at_each_scale_and_knows_when_they_are_missing(name: str) -> None:
+    """No cell twice; without results nothing is claimed."""
+    experiment = load(name)
+    assert experiment.name == name
+    sizes = []
+    for scale in ("smoke", "small", "paper"):
+        cells = [json.dumps(cell, sort_keys=True) for cell in experiment.cells(scale)]  # type: ignore[arg-type]
+        assert len(cells) == len(set(cells)) > 0
+        sizes.append(len(cells))
+    assert sizes[0] <= 6
+    assert {finding.verdict for finding in experiment.check([])} == {"open"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run"], "expected names of experiments, or --all, and not both"),
+        (["run", "fig_4_51"], "expected an experiment's name or a Python file, got 'fig_4_51'; did you mean 'fig_4_1"),
+        (["run", "none.py"], "which is none; correct the path"),
+        (["run", "fig_4_15", "--postgres-url", "mysql://u@h/d"], "expected a URL that begins with postgresql://, got one of mysql"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_a_wrong_command_is_told_in_one_sentence(arguments: list[str], message: str) -> None:
+    done = srj(*arguments, code=2)
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_without_matplotlib_the_command_says_what_to_install(tmp_path: Path) -> None:
+    """And does all that needs none."""
+    (tmp_path / "matplotlib.py").write_text("raise ModuleNotFoundError(\"No module named 'matplotlib'\", name='matplotlib')\n")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    for command, code in (("list", 0), ("report", 2)):
+        done = subprocess.run(
+            [SRJ, "experiment", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code, done.stderr
+    assert done.stderr == (
+        "srj: expected the package matplotlib, which is not installed; install srj with its extra, as by "
+        "pip install '.[experiments]'\n"
+    )
+
+
+def test_a_file_without_an_experiment_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "empty.py"
+    path.write_text("")
+    with pytest.raises(RequestError, match="expected an Experiment assigned to EXPERIMENT"):
+        load(str(path))
