@@ -25,9 +25,9 @@ _ROOM = 4  # positions for each key after renumbering, so that three references 
 
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     try:
-        return numba.njit(cache=True, nogil=True)(function)  # type: ignore[no-any-return]
+        return numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:  # no folder to keep compiled code in
-        return numba.njit(nogil=True)(function)  # type: ignore[no-any-return]
+        return numba.njit(nogil=True)(function)
 
 
 def _take(keys, out, names, last, owner, bits, tree, held, now):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202

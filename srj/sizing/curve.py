@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -134,8 +134,11 @@ class MissRatioCurve:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MissRatioCurve):
             return NotImplemented
-        mine: tuple[Any, ...] = (self.sizes, self.ratios, self.references)
-        return all(np.array_equal(a, b) for a, b in zip(mine, (other.sizes, other.ratios, other.references), strict=True))
+        return (
+            self.references == other.references
+            and np.array_equal(self.sizes, other.sizes)
+            and np.array_equal(self.ratios, other.ratios)
+        )
 
     __hash__ = None  # type: ignore[assignment]  # it holds arrays
 

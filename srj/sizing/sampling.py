@@ -166,5 +166,6 @@ def _shrunk(counts: F64, ratio: float) -> F64:
     low = places.astype(np.int64)
     part = places - low
     size = int(low[-1]) + 2
-    lower = np.bincount(low, counts * (1 - part) * ratio, size)
-    return lower + np.bincount(low + 1, counts * part * ratio, size)
+    lower: F64 = np.bincount(low, weights=counts * (1 - part) * ratio, minlength=size).astype(np.float64)
+    lower += np.bincount(low + 1, weights=counts * part * ratio, minlength=size)
+    return lower

@@ -52,7 +52,9 @@ class Watch:
     def __init__(self, memory: int, *, compiled: bool | None = None) -> None:
         self._memory, self._compiled = memory, compiled
         self.searches = 0
-        self._provisional: float | None = None
+        self._epochs: deque[tuple[int, int, float]] = deque(maxlen=_EPOCHS)
+        self._waiting: list[U64] = []
+        self._rate_of_distances = 1.0
         self._search(None)
 
     @property
@@ -81,7 +83,7 @@ class Watch:
             if sum(part.size for part in self._waiting) < _TOGETHER:
                 return
             hashes = np.concatenate(self._waiting)
-            self._waiting = []
+            self._waiting.clear()
         _, distances = self._shards.add(hashes)
         if self.phase is Phase.SEARCHING:
             if self._pattern.add(distances, 1 / self._rate_of_distances) is not Phase.SEARCHING:
@@ -95,8 +97,8 @@ class Watch:
         self._pattern = Pattern(self._memory)
         self._shards = Shards(keys=EXACT_KEYS, counted=False, compiled=self._compiled)
         self._rate_of_distances = 1.0
-        self._epochs: deque[tuple[int, int, float]] = deque(maxlen=_EPOCHS)
-        self._waiting: list[U64] = []
+        self._epochs.clear()
+        self._waiting.clear()
         self.searches += 1
 
     def _settle(self) -> None:
