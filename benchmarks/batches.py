@@ -165,13 +165,19 @@ class Stream:
             time.sleep(0.005)
 
     def rate(self, seconds: float) -> float:
-        """Keys a second that are answered from now on."""
-        before, begun = self._answered(), time.perf_counter()
-        time.sleep(seconds)
-        return (self._answered() - before) / (time.perf_counter() - begun)
+        """Keys a second, from an answer to another at least so many seconds later."""
+        before, begun = self._next_answer()
+        while True:
+            answered, now = self._next_answer()
+            if now - begun >= seconds:
+                return (answered - before) / (now - begun)
 
-    def _answered(self) -> int:
-        return self.engine._landed_keys  # noqa: SLF001  nothing is changed by looking
+    def _next_answer(self) -> tuple[int, float]:
+        """How many keys have been answered when the next lookup is, and when that is."""
+        before = self.engine._landed_keys  # noqa: SLF001  nothing is changed by looking
+        while (answered := self.engine._landed_keys) == before:  # noqa: SLF001
+            time.sleep(0.0005)
+        return answered, time.perf_counter()
 
     def _run(self) -> None:
         try:
@@ -305,23 +311,24 @@ def draw(results: list[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-_PICTURE = Path(__file__).resolve().parent.parent / "docs" / "batches.png"
+PICTURE = Path(__file__).resolve().parent.parent / "docs" / "batches.png"
 
 
 def main(
     only: Annotated[str, typer.Option(help="Letters of the regimes.")] = "abcde",
     kind: Annotated[list[str] | None, typer.Option(help="postgresql, mysql; both by default.")] = None,
     seconds: Annotated[float, typer.Option(help="That each cell is measured, after half as long.")] = 1.5,
-    output: Annotated[Path, typer.Option(help="Where the picture is drawn.")] = _PICTURE,
+    output: Annotated[Path, typer.Option(help="Where the picture is drawn.")] = PICTURE,
 ) -> None:
     """Sweep sizes and numbers in flight, and compare the best with auto."""
-    console = Console()
+    console, figures = Console(), output.with_suffix(".json")
     results = []
     with console.status("tables") as status, servers_with_tables(kind or list(NAMES)) as started:
         for server in started:
             for regime in REGIMES:
                 if regime.letter in only:
                     results.append(sweep(server, regime, seconds, status.update))
+                    figures.write_text(json.dumps(results, indent=1))
                     console.print(markdown(results[-1:]).splitlines()[-1], soft_wrap=True)
             best = {one["regime"]: one["best"] for one in results if one["server"] == server.kind}
             if {"a", "c"} <= best.keys():
@@ -335,7 +342,6 @@ def main(
                     )
     console.print(markdown(results), soft_wrap=True)
     draw(results, output)
-    output.with_suffix(".json").write_text(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

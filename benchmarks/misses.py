@@ -92,7 +92,7 @@ class BareLoop:
     async def _prepare(self) -> asyncpg.prepared_stmt.PreparedStatement:
         connection = await asyncpg.connect(self._url)
         self._connections.append(connection)
-        await connection.execute(INDEX_SETTINGS)  # as srj's own connections
+        await connection.execute("; ".join(f"SET {setting}" for setting in INDEX_SETTINGS))  # as srj's own connections
         return await connection.prepare(self._sql)
 
 

@@ -31,7 +31,7 @@ from srj.embedded import HOST, EmbeddedPostgres, ServerProcess, TemporaryServer,
 from srj.table import DatabaseUrl
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 USER = "srj"
 DATABASE = "srj"
@@ -109,7 +109,7 @@ def start_postgres(binaries: Path | None = None) -> Server:
 
 def start_mariadb(settings: Mapping[str, Any] | None = None) -> Server:
     """A new MariaDB (or MySQL) server, with these settings too: of the programs installed, which root has apt-get install first."""
-    control = _MariaDb(_installed_mariadb() or _install_mariadb(), settings or {})
+    control = _MariaDb(_install_mariadb(), settings or {})
     return Server("mysql", HOST, control.port, USER, control.password, DATABASE, control)
 
 
@@ -129,27 +129,42 @@ def _installed_postgres() -> Path | None:
 
 
 def _installed_mariadb() -> Path | None:
+    return found("mariadbd", "mysqld")
+
+
+def found(*names: str) -> Path | None:
+    """The first of these programs that there is, also where only root looks for them."""
     search = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
-    program = shutil.which("mariadbd", path=search) or shutil.which("mysqld", path=search)
-    return Path(program) if program else None
+    programs = (shutil.which(name, path=search) for name in names)
+    return next((Path(program) for program in programs if program), None)
 
 
 def _install_mariadb() -> Path:
     # The package mariadb-server would also set up a service of the machine; these two hold the programs alone.
     packages = ["mariadb-server-core", "mariadb-client-core"]
+    return installed("MariaDB or MySQL", _installed_mariadb, packages, "or set SRJ_TEST_MARIADB_URL")
+
+
+def installed(product: str, find: Callable[[], Path | None], packages: Sequence[str], otherwise: str = "") -> Path:
+    """A program, which root has apt-get install where it is missing.
+
+    Raises:
+        RuntimeError: it is missing, and can't be installed.
+    """
+    if (program := find()) is not None:
+        return program
     advice = f"apt-get install --no-install-recommends {' '.join(packages)}"
     if shutil.which("apt-get") is None or os.geteuid() != 0:
-        raise RuntimeError(f"expected MariaDB or MySQL, found neither; install it ({advice}) or set SRJ_TEST_MARIADB_URL")
+        raise RuntimeError(f"expected {product}, found none; install it ({advice}) {otherwise}".rstrip())
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     # Tests may run in several processes, of which one installs while the others wait.
     with (Path(tempfile.gettempdir()) / "srj-tests-apt.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if _installed_mariadb() is None:
+        if find() is None:
             subprocess.run(["apt-get", "update", "-qq"], check=True, env=environment)
             subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], check=True, env=environment)
-    program = _installed_mariadb()
-    if program is None:
-        raise RuntimeError(f"expected mariadbd after {advice}, which did not bring it; set SRJ_TEST_MARIADB_URL")
+    if (program := find()) is None:
+        raise RuntimeError(f"expected {product} after {advice}, which did not bring it {otherwise}".rstrip())
     return program
 
 

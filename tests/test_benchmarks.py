@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks import batch_gain
+from benchmarks.batches import SIZES
 from benchmarks.pairs import Checksum, Contest, measure
 from benchmarks.setting import SCHEMA, SMOKE
 
@@ -87,3 +89,15 @@ def test_outputs_that_differ_are_not_timed() -> None:
     with pytest.raises(AssertionError, match="expected the same rows from srj and other in 'name'"):
         measure(contest(calls, Checksum(2, 6)), pairs=3)
     assert calls == []
+
+
+def test_the_formulas_sizes_are_read_off_the_measured_costs() -> None:
+    """Where C_batch(k) = 9 ms + k * 1 ms, r(k) = 10 k / (9 + k), and a gain grows with k as long as 9 ms > 1 ms + 2 I."""
+    result = {"cells": {f"{size} {flights}": flights * size / (0.009 + 0.001 * size) for size in SIZES for flights in (1, 2, 4, 8)}}
+    costs = batch_gain.costs_of(result)
+    assert costs[100] == pytest.approx(0.109)
+    assert batch_gain.ratios_of(costs)[100] == pytest.approx(1000 / 109)
+    assert batch_gain.knee(batch_gain.ratios_of(costs)) == 300  # 9.71 of 9.99; 9.17 with 100 keys
+    assert batch_gain.largest_gain(costs, 1e-6) == 10_000
+    assert batch_gain.largest_gain(costs, 0.005) == 1
+    assert batch_gain.fastest(result) == batch_gain.fastest(result, (1,)) == 10_000

@@ -136,6 +136,7 @@ class Description:
         rows: the database's estimate of the table's rows, or None when it has none.
         rows_per_key: estimated rows of a key that has any, at least 1.
         warnings: one sentence each, for the user.
+        pooled: a pooler stands before the server, and may send each transaction through another of its connections.
     """
 
     server: str
@@ -147,6 +148,7 @@ class Description:
     rows: int | None = None
     rows_per_key: float = 1.0
     warnings: tuple[str, ...] = ()
+    pooled: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -25,6 +26,7 @@ from srj.errors import LookupFailedError, LookupTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
 
     import numpy.typing as npt
 
@@ -37,9 +39,9 @@ _TOO_LARGE, _NO_MEMORY = "54000", "53200"
 _ELSEWHERE = {"host", "port", "user", "password", "dbname", "database", "service", "servicefile"}
 _MAX_STATEMENT_TIMEOUT = 2**31 - 1  # milliseconds, the server's limit
 # A large batch looks dear to the planner, but compiling its statement takes longer than running it.
-_SETTINGS = "SET jit = off"
+_SETTINGS = ("jit = off",)
 # Where an index serves, one plan is right for any number of keys; planning anew costs 135 µs a batch, and overrates large ones.
-INDEX_SETTINGS = f"{_SETTINGS}; SET plan_cache_mode = force_generic_plan"
+INDEX_SETTINGS = (*_SETTINGS, "plan_cache_mode = force_generic_plan")
 
 
 class PostgreSQL:
@@ -51,18 +53,35 @@ class PostgreSQL:
     async def describe(self, question: Question, timeout: float) -> Description:
         """Describe the question's table; see `Database.describe`."""
         async with _preparing(question, timeout) as connection:
-            description = await describe(connection, question)
+            # A pooler tells its clients a number of its own, for it alone knows which server is to hear that they cancel.
+            pooled = await connection.fetchval("SELECT pg_catalog.pg_backend_pid()") != connection.get_server_pid()
+            async with _in_one_place(connection, pooled=pooled):
+                description = replace(await describe(connection, question), pooled=pooled)
         await close_connection(connection)
         return description
 
     async def connect(self, question: Question, description: Description, timeout: float) -> PostgreSQLConnection:
         """Open a connection with the lookup prepared; see `Database.connect`."""
         async with _preparing(question, timeout) as connection:
-            await register_codecs(connection, [part.type for part in description.key])
-            statement = await connection.prepare(description.sql, name=own_name())
-            # After it, for it alone leaves a transaction open, whose lock on the table would keep others from altering that.
-            await connection.execute(INDEX_SETTINGS if description.index else _SETTINGS)
+            async with _in_one_place(connection, pooled=description.pooled):
+                await register_codecs(connection, [part.type for part in description.key])
+                if description.pooled:  # not kept, but its types are known from now on
+                    await connection.prepare(description.sql, name="")
+            statement = None
+            if not description.pooled:
+                statement = await connection.prepare(description.sql, name=own_name())
+                # After it, for it alone leaves a transaction open, whose lock on the table would keep others from altering that.
+                await connection.execute("; ".join(f"SET {setting}" for setting in _settings(description)))
         return PostgreSQLConnection(connection, statement, question, description)
+
+
+def _settings(description: Description) -> tuple[str, ...]:
+    return INDEX_SETTINGS if description.index else _SETTINGS
+
+
+def _in_one_place(connection: asyncpg.Connection, *, pooled: bool) -> AbstractAsyncContextManager[object]:
+    """A transaction behind a pooler: the driver changes a setting while it learns of types, and takes that back afterwards."""
+    return connection.transaction() if pooled else nullcontext()
 
 
 @asynccontextmanager
@@ -81,23 +100,24 @@ async def _preparing(question: Question, timeout: float) -> AsyncIterator[asyncp
 
 
 class PostgreSQLConnection:
-    """One connection with one prepared lookup; see `srj.databases.base.Connection`."""
+    """One connection with one lookup, prepared unless a pooler would forget it; see `srj.databases.base.Connection`."""
 
     def __init__(
         self,
         connection: asyncpg.Connection,
-        statement: asyncpg.prepared_stmt.PreparedStatement,
+        statement: asyncpg.prepared_stmt.PreparedStatement | None,
         question: Question,
         description: Description,
     ) -> None:
         self._connection = connection
         self._statement = statement
+        self._sql, self._settings = description.sql, _settings(description)
         self._question = question
         self._watched: tuple[Column | KeyColumn, ...] = (*description.key, *description.columns)
         self._columns = description.columns
         self._schema = pa.schema([(part.name, part.stored) for part in description.columns])
         self._characters = Characters(connection)
-        self._server_timeout = 0.0
+        self._server_timeout, self._milliseconds = 0.0, 0
 
     async def lookup(self, keys: tuple[pa.Array, ...], timeout: float) -> Answer:
         """Answer a batch of keys; see `Connection.lookup`."""
@@ -109,7 +129,7 @@ class PostgreSQLConnection:
     async def _ask(self, keys: tuple[pa.Array, ...]) -> Answer:
         try:
             # Cancelled by the time-out, the driver asks the server to cancel the statement as well.
-            (row,) = await self._statement.fetch(*[parameter(part) for part in keys])
+            (row,) = await self._fetch([parameter(part) for part in keys])
         except (asyncpg.ProgramLimitExceededError, asyncpg.OutOfMemoryError, asyncpg.InternalServerError) as error:
             if not _is_too_large(error) or (len(keys[0]) == 1 and error.sqlstate == _NO_MEMORY):  # which may pass
                 raise
@@ -123,6 +143,21 @@ class PostgreSQLConnection:
             return await self._ask_some(keys, np.flatnonzero(storable))
         self._refuse_changes(row[CHANGED])
         return self._answer(row["srj_sent"])
+
+    async def _fetch(self, parameters: list[object]) -> list[asyncpg.Record]:
+        if self._statement is not None:
+            rows: list[asyncpg.Record] = await self._statement.fetch(*parameters)
+            return rows
+        # Behind a pooler a statement and settings last for a transaction: other clients are next on the same connection.
+        settings = "; ".join(f"SET LOCAL {setting}" for setting in (*self._settings, f"statement_timeout = {self._milliseconds}"))
+        await self._connection.execute(f"BEGIN; {settings}")
+        try:
+            rows = await self._connection.fetch(self._sql, *parameters)
+        except asyncpg.PostgresError:
+            await self._connection.execute("ROLLBACK")
+            raise
+        await self._connection.execute("COMMIT")
+        return rows
 
     async def _ask_halves(self, keys: tuple[pa.Array, ...]) -> Answer:
         """The server builds no row of more than 1 GB, in which it sends its answer."""
@@ -147,8 +182,9 @@ class PostgreSQLConnection:
     async def _limit_server(self, timeout: float) -> None:
         """Let the server give up by itself where this process no longer can; set anew only when it would be far off."""
         if not timeout <= self._server_timeout <= 2 * timeout:
-            milliseconds = math.ceil(min(timeout * 1000, _MAX_STATEMENT_TIMEOUT))
-            await self._connection.execute(f"SET statement_timeout = {milliseconds}")
+            self._milliseconds = math.ceil(min(timeout * 1000, _MAX_STATEMENT_TIMEOUT))
+            if self._statement is not None:
+                await self._connection.execute(f"SET statement_timeout = {self._milliseconds}")
             self._server_timeout = timeout
 
     def _refuse_changes(self, changed: list[str | None]) -> None:

@@ -14,7 +14,7 @@ from srj.databases.base import Column, Description, KeyColumn, Question
 from srj.databases.naming import named_expression
 from srj.databases.postgresql_catalog import Relation, base_types, column_statistics, find_relation, mean_bytes, unique_indexes
 from srj.databases.postgresql_errors import checking
-from srj.databases.postgresql_sql import Lookup, Returned, own_name, quote
+from srj.databases.postgresql_sql import Lookup, Returned, quote
 from srj.databases.postgresql_types import DbType, KeyType, key_type, parameter, python_encoding, value_type
 from srj.errors import TableError
 from srj.quantities import nearest
@@ -102,7 +102,7 @@ async def _prepare(connection: asyncpg.Connection, question: Question, part: str
     ``a) OR (b``, would pass with them alone, and mean something else in the lookup.
     """
     with checking(question.table, part):
-        statement = await connection.prepare(sql, name=own_name())
+        statement = await connection.prepare(sql, name="")
     if statement.get_parameters():
         raise TableError(f"expected SQL without parameters for table {question.table} in {part}, got $1; write the value itself")
     return statement

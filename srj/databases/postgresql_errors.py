@@ -79,8 +79,8 @@ def asking(url: DatabaseUrl, table: str, timeout: float) -> Iterator[None]:
             raise failures.not_now(place, table, _said(error)) from error
         if error.sqlstate == _NO_STATEMENT:
             raise LookupFailedError(
-                f"expected the server at {place} to keep a prepared statement, got: {_said(error)}; let PgBouncer pool sessions, "
-                "or use version 1.21 or later of it with max_prepared_statements"
+                f"expected the server at {place} to keep a prepared statement, got: {_said(error)}; let the pooler before it pool "
+                "sessions"
             ) from error
         raise failures.not_answered(place, table, _said(error)) from error
     except asyncpg.InternalClientError as error:

@@ -161,19 +161,15 @@ class Bounded:
 
     def may_leave(self, ready: npt.NDArray[np.bool_], first: I64, sections: I64, left: int) -> int:  # noqa: ARG002  the Protocol's
         """See `Rule.may_leave`."""
-        going = ready.cumsum()
         waiting = np.flatnonzero(~ready)
-        if not len(waiting):
-            return int(going[-1]) if len(going) else 0
+        most = len(ready) - len(waiting)
+        if not most or not len(waiting):
+            return most
         rank = np.arange(1, len(waiting) + 1)
+        going = waiting - rank + 1  # the ready rows before each that waits, which overtake nobody when they go
         # Overtaken for the first time by the next ready row that goes after it.
-        overtaken = np.where(first[waiting] > 0, first[waiting] - left, going[waiting] + 1)
-        bound = np.minimum.accumulate(overtaken + self.most - rank)
-        leaving = np.flatnonzero(ready)
-        before = leaving - np.arange(len(leaving))  # how many wait before each ready row
-        allowed = np.where(before > 0, bound[np.maximum(before, 1) - 1], len(leaving))
-        fits = np.arange(1, len(leaving) + 1) <= allowed
-        return len(leaving) if fits.all() else int(fits.argmin())
+        overtaken = np.where(first[waiting] > 0, first[waiting] - left, going + 1)
+        return min(most, int(np.maximum(going, overtaken + self.most - rank).min()))
 
     def is_decided(self, ahead: int, *, crossed: bool) -> bool:  # noqa: ARG002  the Protocol's
         """See `Rule.is_decided`: the oldest row that waits lets no more than `most` go at once."""

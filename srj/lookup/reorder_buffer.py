@@ -164,10 +164,15 @@ class ReorderBuffer(Generic[T]):
         count = rule.may_leave(going, first, sections, self.left)
         if not count:
             return
-        leaving = np.split(going & (going.cumsum() <= count), np.cumsum([len(part) for part in parts])[:-1])
-        for part, chosen in zip(parts, leaving, strict=True):
-            if chosen.any():
-                yield self._leave(part, np.flatnonzero(chosen))
+        begin = 0
+        for part in parts:
+            end = begin + len(part)
+            chosen = np.flatnonzero(going[begin:end])[:count]
+            count, begin = count - len(chosen), end
+            if len(chosen):
+                yield self._leave(part, chosen)
+            if not count:
+                return
 
     def _expect(self, part: Pending[T]) -> None:
         for flight in part.awaited():

@@ -1,0 +1,93 @@
+"""Behind PgBouncer, which gives each transaction any of its connections: what was prepared or set on one is not on the next."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import asyncpg
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from srj import Batch
+from srj.errors import LookupTimeoutError
+from srj.lookup.engine import Engine
+from tests.ground import Ground, join, spec_of
+from tests.pooler import PgBouncer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.servers import Server
+
+CONNECTIONS = 2
+KEYS = 4000
+
+
+@pytest.fixture(scope="module")
+def pooler(postgres: Server) -> Iterator[PgBouncer]:
+    """Two connections for all."""
+    with PgBouncer(postgres, CONNECTIONS) as pooler:
+        yield pooler
+
+
+def test_several_tables_are_asked_over_connections_that_all_share(postgres_ground: Ground, pooler: PgBouncer) -> None:
+    """Each row has its own table's values, and nobody else's settings are changed."""
+    factors = (7, 11, 13)
+    url = pooler.url(postgres_ground.name)
+    for factor in factors:
+        postgres_ground.table(f"times_{factor}", "id int PRIMARY KEY, v int")
+        postgres_ground.sql(f"INSERT INTO times_{factor} SELECT id, {factor} * id FROM generate_series(1, {KEYS}) AS id")
+
+    def ask(factor: int) -> list[tuple[int, int]]:
+        engine = Engine(spec_of(url, f"times_{factor}", "id", batch=Batch(size=50, in_flight=4)))
+        try:
+            batches = [pa.array(np.arange(begin, begin + 500), pa.int32()) for begin in range(1, KEYS, 500)]
+            return join(engine, *batches)
+        finally:
+            engine.close()
+
+    with ThreadPoolExecutor(len(factors)) as threads:
+        for factor, rows in zip(factors, threads.map(ask, factors), strict=True):
+            assert rows == [(key - 1, factor * key) for key in range(1, KEYS + 1)]
+    settings = "SELECT string_agg(setting, ' ' ORDER BY name) FROM pg_settings WHERE name IN ('statement_timeout', 'jit')"
+    ((untouched,),) = postgres_ground.sql(settings)
+
+    async def through_it() -> list[str]:
+        connections = [await asyncpg.connect(url, statement_cache_size=0) for _ in range(CONNECTIONS)]
+        for connection in connections:  # each holds one of the pooler's while its transaction lasts
+            await connection.execute("BEGIN")
+        seen = [str(await connection.fetchval(settings)) for connection in connections]
+        for connection in connections:
+            await connection.close()
+        return seen
+
+    assert asyncio.run(through_it()) == [untouched] * CONNECTIONS
+
+
+def test_a_lookup_that_is_refused_leaves_no_transaction_open(postgres: Server, pooler: PgBouncer) -> None:
+    """A key that the database's encoding lacks matches nothing; the connection goes on."""
+    postgres.execute("CREATE DATABASE pooled_latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+    latin = Ground(postgres, "pooled_latin")
+    latin.table("words", "id text PRIMARY KEY, v int", "('a', 1)", "('\u00e9', 2)")
+    with latin.engine("words", url=pooler.url("pooled_latin"), batch=Batch(in_flight=1)) as engine:
+        assert join(engine, pa.array(["\u20ac", "a", "\u00e9", "\u4e2d"])) == [(1, 1), (2, 2)]
+        assert latin.sql("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'") == [(0,)]
+        assert join(engine, pa.array(["\u00e9", "b"])) == [(0, 2)]
+
+
+def test_the_time_limit_is_the_servers_too(postgres_ground: Ground, pooler: PgBouncer) -> None:
+    """As without a pooler: a lookup that takes too long is ended there as well."""
+    postgres_ground.table("slow", "id int PRIMARY KEY", "(1)")
+    slow = {"columns": ["(SELECT 1 FROM pg_sleep(60)) AS v"], "lookup_timeout": "1 s"}
+    with (
+        postgres_ground.engine("slow", url=pooler.url(postgres_ground.name), **slow) as engine,
+        pytest.raises(LookupTimeoutError, match="within 1 s"),
+    ):
+        join(engine, pa.array([1], pa.int32()))
+    running = (
+        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)%' AND pid <> pg_backend_pid() AND state = 'active'"
+    )
+    assert postgres_ground.sql(running) == [(0,)]
