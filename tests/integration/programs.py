@@ -25,13 +25,9 @@ sys.path[:1] = os.environ.get("DRIVER_PATH", "").split()
 
 from srj import RequestError, srj_enrich  # noqa: E402  found by the path above
 
-# Few of these programs' plans run often enough to pay for their compiling; the property tests compile some as a user's would be.
-_NO_COMPILER = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-
 
 def _session(master: str, **more: str) -> Any:
     settings = {
-        **_NO_COMPILER,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": str(Path("local").absolute()),
@@ -161,10 +157,7 @@ def _executors(batches: Any) -> Any:
 
 def connect(tables: dict[str, str], literal: str, files: str) -> dict[str, Any]:
     """A Spark Connect client with a server beside it; passwords are references."""
-    builder = SparkSession.builder.remote("local[2]").config("spark.python.udf.pipelined.enabled", "true")
-    for name, value in _NO_COMPILER.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    spark = SparkSession.builder.remote("local[2]").config("spark.python.udf.pipelined.enabled", "true").getOrCreate()
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     found: dict[str, Any] = {}
@@ -286,7 +279,7 @@ def connect_twice(table: str, files: str) -> dict[str, Any]:
     """The same streams again over Spark Connect, each task in a new worker of the server's."""
     builder = SparkSession.builder.remote("local[2]").config("spark.python.udf.pipelined.enabled", "true")
     settings = {"spark.python.worker.reuse": "false", "spark.local.dir": str(Path("local").absolute())}
-    for name, value in (settings | _NO_COMPILER).items():
+    for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     found: dict[str, Any] = {"metrics": {}, "workers": []}
