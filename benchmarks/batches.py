@@ -124,10 +124,10 @@ def limited_url(server: Server, connections: int) -> str:
 
 
 def spec_for(url: str, regime: Regime, batch: Batch) -> LookupSpec:
-    """A lookup of all columns, with a cache that is never hit."""
+    """A lookup of all columns, with a cache that is never hit, and soon full: in a full one an insert takes longer."""
     table = Table(url, (regime.table,))
     question = Question(table.url, table.name, ("id",))
-    return LookupSpec(question, describe(question, 30.0), replace(LookupSettings(), batch=batch, cache=Cache(size="32 MB")))
+    return LookupSpec(question, describe(question, 30.0), replace(LookupSettings(), batch=batch, cache=Cache(size="4 MB")))
 
 
 def keys_of(rows: int) -> Iterator[tuple[pa.Array]]:
@@ -215,7 +215,7 @@ def sweep(server: Server, regime: Regime, seconds: float, report: Callable[[str]
             found = {"size": round(settled._usual), "in_flight": settled.in_flight}  # noqa: SLF001
         for _ in range(PAIRS):
             ours = throughput(spec, SETTLING, seconds)
-            theirs = throughput(with_batch(spec, Batch(size=best[0], in_flight=best[1])), seconds / 2, seconds)
+            theirs = throughput(with_batch(spec, Batch(size=best[0], in_flight=best[1])), SETTLING, seconds)
             ratios.append(ours / theirs)
     return {
         "server": server.kind,
@@ -245,7 +245,7 @@ def follow(server: Server, best: dict[str, tuple[int, int]], seconds: float) -> 
             for letter, delay in (("c", REGIMES[2].seconds), ("a", 0.0)):
                 proxy.seconds = delay
                 size, flights = best[letter]
-                theirs = throughput(with_batch(spec, Batch(size=size, in_flight=flights)), 2 * seconds, seconds)
+                theirs = throughput(with_batch(spec, Batch(size=size, in_flight=flights)), SETTLING, seconds)
                 results.append({"to": letter, "ratio": rates[letter] / theirs})
     return results
 
