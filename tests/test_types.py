@@ -16,7 +16,7 @@ from tests.ground import Ground, open_ground, spec_of
 from tests.postgresql_place import refusal
 from tests.type_cases import MARIADB_ONLY, MYSQL, MYSQL_ONLY, POSTGRES, POSTGRES_SETUP
 from tests.type_refusals import MYSQL_REFUSED, MYSQL_REFUSED_ONLY, POSTGRES_REFUSED, POSTGRES_REFUSED_ARRAYS, Refused
-from tests.type_walk import FORMS, HOWS, TypeCase, described, fetch, fill, own_join, plain, stream_of, walk
+from tests.type_walk import FORMS, HOWS, TypeCase, described, fetch, fill, literal, own_join, plain, stream_of, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -199,6 +199,28 @@ def _check_refused(ground: Ground, refused: Refused) -> None:
     ground.sql(f"ALTER TABLE odd ADD y CHAR(100) GENERATED ALWAYS AS ({cast}) STORED, ADD INDEX odd_index (y)")
     assert spec_of(ground.url, "odd", "y", columns=["id"]).description.index == "odd_index"
     _check_key(ground, "odd", "y")
+
+
+def test_text_and_bytes_are_alike_whatever_mariadb_calls_them(mysql_types: Ground) -> None:
+    """As columns and as keys; of the walk's types some have several names."""
+    ground = mysql_types
+    for entry, value in ((mysql_table.TEXT, "é😀"), (mysql_table.BYTES, b"\xff\0'")):
+        names = [f"{name}(3)" if name in {"char", "varchar", "binary", "varbinary"} else name for name in entry.names]
+        sql = literal(value, is_postgres=False)
+        for name in names:
+            ground.table("named", f"id int, x {name}{' CHARACTER SET utf8mb4' if entry is mysql_table.TEXT else ''}")
+            ground.sql(f"INSERT INTO named VALUES (1, {sql}), (2, NULL)")
+            assert ground.join("named", pa.array([1, 2], pa.int32())) == [(0, value), (1, None)], name
+            assert ground.join("named", pa.array([value, None, value[:1]], entry.arrow), "x") == [(0, 1)], name
+
+
+def test_a_null_without_a_type_is_refused_with_what_works(mysql_types: Ground) -> None:
+    """Which gives NULL."""
+    mysql_types.table("bare", "id int", "(1)")
+    message = refusal(lambda: spec_of(mysql_types.url, "bare", "id", columns=["NULL AS x"]))
+    advice = re.search(r" got 'x' of type null in .* write (['\"])(.*)\1 in columns$", message)
+    assert advice is not None
+    assert mysql_types.join("bare", pa.array([1], pa.int32()), columns=[advice[2]]) == [(0, None)]
 
 
 def _check_advice(ground: Ground) -> None:

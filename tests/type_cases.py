@@ -245,7 +245,7 @@ MYSQL = (
     _mysql("decimal(p,s)", "DECIMAL(38,10)", _decimals(38, 10), pa.decimal128(38, 10), pa.int64(), probes=(5,)),
     _mysql("float", "FLOAT", _floats(np.float32)[:4] + _floats(np.float32)[7:], pa.float32(), impossible=(_NAN, *_INFINITIES)),
     _mysql("double", "DOUBLE", _floats(np.float64, 5e-324), pa.float64(), pa.float32(), impossible=(_NAN, *_INFINITIES)),
-    _mysql("year", "YEAR", (1901, 2155, 0, 1999, 2024), *_WHOLE, **_probed((1900,), (2156, -1, 30_000), "INT")),
+    _mysql("year", "YEAR", (1901, 2155, 0, 1999, 2024), *_WHOLE, **_probed((1900, 24, 99, 1), (2156, -1, 30_000), "INT")),
     _mysql_texts(_WIDE.format("utf8mb4", _PAD_CI), probes=("ABSENT", "SsX")),
     _mysql_texts(_WIDE.format("utf8mb4", "utf8mb4_unicode_520_ci"), probes=("SsX",)),
     _mysql_texts(_WIDE.format("utf8mb4", _BIN), probes=("a\0",)),

@@ -60,6 +60,7 @@ POSTGRES_REFUSED_ARRAYS = _refused(
     *(("numeric[]", "'{1.5,NULL}'"), ("numeric(40,2)[]", "'{1.5}'"), ("money[]", "'{-12.34}'"), ("oid[]", "'{7}'")),
     *(("inet[]", "'{::1,NULL}'"), ("time[]", "'{24:00}'"), ("int4range[]", """'{"[1,2)"}'"""), ("bit(3)[]", "'{101}'")),
     *(("pair[]", """'{"(1,a)"}'"""), ("xml[]", "'{<a/>}'"), ("point[]", """'{"(1,2)"}'"""), ("tsvector[]", "'{a}'")),
+    ("few[]", "'{\"{1,NULL}\",NULL}'"),
 )
 MYSQL_REFUSED = (
     *_refused(_M, "decimal of 39 to 65 digits", ("DECIMAL(65,2)", "1" * 63 + ".25"), ("DECIMAL(39,0)", "9" * 39)),

@@ -40,7 +40,7 @@ def check_key_type(stream: pa.DataType, key: KeyColumn, name: str) -> None:
         name: the stream column's name, for the message.
 
     Raises:
-        RequestError: with both names and types, and the cast that makes it work.
+        RequestError: with both names and types, and the cast that makes it work, if Spark has one.
 
     Example:
         >>> from srj.databases.base import KeyColumn
@@ -57,9 +57,13 @@ type string; write CAST(order_id AS BIGINT)
     quoted = name if re.fullmatch(r"\w+(\.\w+)*", name) else f"`{name.replace('`', '``')}`"
     has_fractions = types.is_floating(stream) or types.is_decimal(stream)
     condition = "if all its values are whole, " if types.is_integer(key.type) and has_fractions else ""
+    target = _cast_target(key.type)
+    advice = f"{condition}write CAST({quoted} AS {target})"
+    if not _has_cast(stream, key.type):
+        advice = f"name another column, for Spark has no cast to {target}"
     raise RequestError(
         f"expected a key that converts to the table's {key.name} ({key.db_type}) without loss, got {name} of type "
-        f"{spark_type(stream)}; {condition}write CAST({quoted} AS {_cast_target(key.type)})"
+        f"{spark_type(stream)}; {advice}"
     )
 
 
@@ -123,6 +127,28 @@ def _cast_target(wanted: pa.DataType) -> str:
     if wanted == pa.uint64():
         return "DECIMAL(20,0)"
     return "BIGINT" if types.is_integer(wanted) else spark_type(wanted).upper()
+
+
+def _has_cast(stream: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether Spark casts one type to the other, by the rules of ANSI, which are its default."""
+    if types.is_nested(stream):
+        return False
+    if _is_text(stream) or _is_text(wanted) or types.is_null(stream):
+        return True
+    if _is_bytes(stream) or _is_bytes(wanted):
+        return False
+    is_day_or_local = types.is_date(stream) or (types.is_timestamp(stream) and stream.tz is None)
+    if types.is_boolean(wanted):
+        return _is_number(stream)
+    if _is_number(wanted):
+        return not is_day_or_local and not (types.is_duration(stream) and types.is_floating(wanted))
+    # Of an instant a number is the seconds since 1970; dates and times without a zone are made of no number.
+    is_instant = wanted.tz is not None if types.is_timestamp(wanted) else False
+    return bool(is_day_or_local or types.is_timestamp(stream) or (is_instant and _is_number(stream)))
+
+
+def _is_number(arrow: pa.DataType) -> bool:
+    return bool(types.is_integer(arrow) or types.is_decimal(arrow) or types.is_floating(arrow))
 
 
 def _is_text(arrow: pa.DataType) -> bool:

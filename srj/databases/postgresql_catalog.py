@@ -52,7 +52,7 @@ SELECT attname::text AS name, atttypid AS type, atttypmod AS modifier FROM pg_at
 WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
 # The columns of each index that allows no doubles for any part of the table. One whose notion of equality is not the column's
-# own (another collation, or text's operators on a citext column) says nothing about the rows of a key.
+# own (another collation, or text's operators on a citext column, which may be a domain's) says nothing about the rows of a key.
 # INCLUDEd columns have no operator class, so the last join leaves them out.
 _UNIQUE_INDEXES = """
 SELECT i.indisprimary AS is_primary, array_agg(a.attname::text ORDER BY k.position) AS columns
@@ -60,11 +60,10 @@ FROM pg_index i
 CROSS JOIN LATERAL unnest(i.indkey::int2[], i.indcollation::oid[], i.indclass::oid[])
     WITH ORDINALITY AS k(attnum, collation_id, class, position)
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-JOIN pg_type t ON t.oid = a.atttypid
 JOIN pg_opclass o ON o.oid = k.class
 WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
 GROUP BY i.indexrelid, i.indisprimary
-HAVING bool_and(k.collation_id IN (0, a.attcollation) AND NOT (t.typname = 'citext' AND o.opcintype = 'text'::regtype))
+HAVING bool_and(k.collation_id IN (0, a.attcollation) AND NOT (a.attname = ANY ($2::name[]) AND o.opcintype = 'text'::regtype))
 """
 _STATISTICS = """
 SELECT DISTINCT ON (attname) attname::text AS name, avg_width, n_distinct::float8 AS distinct, null_frac::float8 AS nulls
@@ -144,7 +143,8 @@ async def unique_indexes(connection: asyncpg.Connection, relation: Relation) -> 
     """The columns of each index that makes rows unique, and whether it is the primary key."""
     if relation.has_children and relation.kind == "r":  # tables that inherit from this one may repeat its keys
         return []
-    indexes: list[asyncpg.Record] = await connection.fetch(_UNIQUE_INDEXES, relation.oid)
+    folded = [name for name, db_type in relation.types.items() if db_type.name == "citext"]
+    indexes: list[asyncpg.Record] = await connection.fetch(_UNIQUE_INDEXES, relation.oid, folded)
     return indexes
 
 

@@ -79,7 +79,7 @@ ARRAY = TypeEntry(
     key_instead=_PLAIN_VIEW,
     of_elements=True,
     remarks="Of one dimension, with NULLs, whatever their lower bound. More dimensions end the lookup with an error that names the "
-    "column: `array_to_json(x)::text AS x`. Of a refused type: that cast with `[]`, `x::text[] AS x`.",
+    "column: `array_to_json(x)::text AS x`. Of a refused type, or of a domain over arrays: that cast with `[]`, `x::text[] AS x`.",
 )
 OTHER = _refused(("other",), "any other type", remarks="As a key: a view with the column cast to text.")
 

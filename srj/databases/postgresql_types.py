@@ -13,7 +13,7 @@ from pyarrow import types
 
 from srj.databases.base import KeyLimits
 from srj.databases.lists import list_of
-from srj.databases.postgresql_table import CITEXT, ENUM, NUMERIC, UNBOUNDED, entry
+from srj.databases.postgresql_table import CITEXT, ENUM, NUMERIC, OTHER, UNBOUNDED, entry
 from srj.databases.postgresql_wire import EPOCH_DAYS, EPOCH_MICROS
 from srj.errors import TableError
 
@@ -105,6 +105,8 @@ def value_type(db_type: DbType, expression: str, name: str) -> ValueType:
     """
     element = db_type.element
     known = _entry(element or db_type)
+    if element is not None and element.element is not None:  # a domain over arrays: srj packs no lists of lists
+        known = OTHER
     if known.arrow is not None:
         if element is not None:
             return ValueType(list_of(value_type(element, expression, name).arrow), known.wire)

@@ -125,7 +125,7 @@ the cache and not, and compare with what the database answers to the same join.
 
 - *refused*: the request fails before the stream starts, and the message holds the expression that works.
 - A key is converted to the column's own type without loss, so that the column's index serves and the database says what is
-  equal. Any other type of the stream's column is refused with the cast to write.
+  equal. Any other type of the stream's column is refused with the cast to write, where Spark has one.
 - A key that can't be a value of the column (99999999999 for an `int`, 1.005 for a `numeric(10,2)`, text that is no uuid or no
   UTF-8, a NUL character in PostgreSQL's text, a character that its database's encoding of one byte a character lacks, one of four
   bytes in MySQL's `utf8mb3`, NaN in MySQL, a date that the database has not) matches nothing and is counted as `impossible_keys`,

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from srj import srj_enrich
+from srj import RequestError, srj_enrich
+from srj.databases import mysql_table, postgresql_table
+from srj.databases.base import KeyColumn
+from srj.databases.conversion import check_key_type
+from srj.databases.typing import STREAM_TYPES, accepted
 from srj.forms import enrich_in_pandas
 from tests.ground import Ground
 from tests.type_cases import MARIADB_ONLY, MYSQL, POSTGRES, POSTGRES_SETUP
@@ -95,3 +101,26 @@ def test_keys_of_every_type_come_from_spark(spark: SparkSession, store: Store, g
     for order in ("input", "any"):
         found = srj_enrich(stream, store.table("every_key"), key, columns=["id"], order=order).select("id")
         assert _rows(found) == sorted(([plain(row)] for row in [*range(ROWS), None]), key=repr)
+
+
+def test_the_cast_in_a_refusal_is_one_that_spark_has(spark: SparkSession) -> None:
+    """Of every type of a stream's column to every type of a key; where Spark has none, the message says so."""
+    keys = [entry.key for entry in (*postgresql_table.ENTRIES, *mysql_table.ENTRIES) if entry.key is not None]
+    pairs = {(stream, key.arrow): key for key in keys for stream in STREAM_TYPES if stream not in accepted(key)}
+    kinds = {stream: from_arrow_type(stream, prefer_timestamp_ntz=True) for stream, _ in pairs}
+    frames = {stream: spark.createDataFrame([], StructType([StructField("x", kind)])) for stream, kind in kinds.items()}
+    missing = 0
+    for (stream, _), key in pairs.items():
+        with pytest.raises(RequestError) as caught:
+            check_key_type(stream, KeyColumn("k", "k", "", key.arrow, key.cast, key.limits), "x")
+        message = str(caught.value)
+        cast = re.search(r"write (CAST\(x AS .*\))$", message)
+        if cast is not None:
+            assert frames[stream].selectExpr(f"{cast[1]} AS x").schema["x"].dataType is not None
+            continue
+        missing += 1
+        target = re.search(r"; name another column, for Spark has no cast to (.*)$", message)
+        assert target is not None
+        with pytest.raises(AnalysisException, match="DATATYPE_MISMATCH"):
+            frames[stream].selectExpr(f"CAST(x AS {target[1]})")
+    assert 0 < missing < len(pairs)
