@@ -204,7 +204,7 @@ class Ask:
     async def _prepared(self, url: str, sql: str, indexed: bool) -> asyncpg.prepared_stmt.PreparedStatement:
         self._connection = await asyncpg.connect(plain_url(url))
         # As srj's own connections have it.
-        await self._connection.execute(INDEX_SETTINGS if indexed else "SET jit = off")
+        await self._connection.execute("; ".join(f"SET {one}" for one in (INDEX_SETTINGS if indexed else INDEX_SETTINGS[:1])))
         return await self._connection.prepare(sql)
 
 
