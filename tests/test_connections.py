@@ -219,6 +219,15 @@ def test_a_connection_goes_to_who_has_waited_longest() -> None:
     assert (database.most_open, database.open) == (1, 0)
 
 
+def test_timers_of_flights_that_were_sent_long_ago_are_no_more() -> None:
+    """They would keep their rows for as long as a missing key might have waited."""
+    database = Scripted({})
+    with closing(scripted_engine(database, batch=Batch(size=1, in_flight=1, max_wait="1 h"))) as engine:
+        assert values(engine, list(range(300))) == [None] * 300
+        timers = [timer for timer in engine._fetcher._loop._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
+        assert len(timers) < 10
+
+
 def values(engine: Engine, keys: list[int]) -> list[Any]:
     """What the keys are joined with."""
     (joined,) = Operator(engine).in_order([(pa.array(keys, pa.int64()),)])
