@@ -212,6 +212,7 @@ def test_the_formulas_give_what_was_computed_by_hand() -> None:
         ({"in_flight": 9}, "expected in_flight of at most connections=8, which all workers of an executor share, got 9"),
         ({"connections": 0}, "expected connections as a whole number from 1 to 10000, got 0"),
         ({"latency": "soon"}, "expected latency as a duration"),
+        ({"max_wait": "forever"}, "expected max_wait as a duration, got 'forever', which would wait for ever"),
         ({"max_wait": None}, "expected max_wait as a duration, got None, which would wait for ever; write for example '20 ms'"),
     ],
 )

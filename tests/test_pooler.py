@@ -97,6 +97,7 @@ def test_the_time_limit_is_the_servers_too(postgres_ground: Ground, pooler: PgBo
 FOREIGN = (
     *("search_path = elsewhere", "bytea_output = escape", "extra_float_digits = -10", "IntervalStyle = sql_standard"),
     *("lc_monetary = 'C'", "transform_null_equals = on", "DateStyle = 'German'", "TimeZone = 'Asia/Tokyo'", "role = nobody_here"),
+    *("enable_indexscan = off", "enable_bitmapscan = off", "enable_nestloop = off"),
 )
 COLUMNS = ("v", "b::text AS b", "f::text AS f", "i::text AS i", "m::text AS m", "t::text AS t", "(v = NULL) IS NULL AS n")
 
@@ -127,6 +128,7 @@ def test_what_other_clients_have_set_changes_no_row(postgres_ground: Ground, poo
         assert join(engine, keys) == expected
     with postgres_ground.engine("mine", url=url, columns=COLUMNS) as engine:
         assert join(engine, keys) == expected
+    assert spec_of(url, "mine", "id", columns=COLUMNS).description.index == "mine_pkey"
     # And these clients find what they have left.
     path = asyncio.run(through(url, "SHOW search_path"))
     asyncio.run(leave_behind(url, "RESET role; DROP TABLE pg_temp.mine; RESET ALL"))

@@ -39,12 +39,13 @@ _ELSEWHERE = {"host", "port", "user", "password", "dbname", "database", "service
 _MAX_STATEMENT_TIMEOUT = 2**31 - 1  # milliseconds, the server's limit
 # A large batch looks dear to the planner, but compiling its statement takes longer than running it.
 _SETTINGS = ("jit = off",)
-# What other clients of a pooler may have left on its connections, and what would change which rows are found or how they read. Not
-# what each pooler keeps by itself for every client: encoding, time zone and the like.
+# What other clients of a pooler may have left on its connections, and what would change which rows are found, how they read or how
+# long that takes. Not what each pooler keeps by itself for every client: encoding, time zone and the like.
 _FOREIGN_SETTINGS = (
     *("role", "row_security", "search_path", "transform_null_equals", "array_nulls"),
     *("bytea_output", "extra_float_digits", "intervalstyle", "lc_monetary", "lc_numeric", "lc_time"),
     *("xmlbinary", "xmloption", "default_text_search_config", "quote_all_identifiers"),
+    *("enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan", "enable_nestloop", "statement_timeout", "lock_timeout"),
 )
 # A table of this name that another client has made for itself is not the one that is meant.
 _NOT_TEMPORARY = (
