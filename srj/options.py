@@ -129,7 +129,9 @@ class Batch:
                 f"{self.in_flight}; let connections be more"
             )
         if parse_duration("max_wait", self.max_wait) is None:
-            raise RequestError("expected max_wait as a duration, got None, which would wait for ever; write for example '20 ms'")
+            raise RequestError(
+                f"expected max_wait as a duration, got {self.max_wait!r}, which would wait for ever; write for example '20 ms'"
+            )
         parse_duration("latency", self.latency)
 
     @property

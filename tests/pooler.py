@@ -20,11 +20,12 @@ class PgBouncer(TemporaryServer):
     Args:
         server: that it stands before.
         connections: to each of its databases.
+        pools: what gets a connection of its own, ``"session"``, ``"transaction"`` or ``"statement"``.
     """
 
-    def __init__(self, server: Server, connections: int) -> None:
+    def __init__(self, server: Server, connections: int, pools: str = "transaction") -> None:
         super().__init__("srj-pgbouncer-", "postgres", "nobody")
-        self._server, self._connections = server, connections
+        self._server, self._connections, self._pools = server, connections, pools
         self._program = servers.installed("PgBouncer", functools.partial(servers.found, "pgbouncer"), ["pgbouncer"])
         self._start_on_free_port()
 
@@ -38,7 +39,7 @@ class PgBouncer(TemporaryServer):
             "settings",
             f"[databases]\n* = host={self._server.host} port={self._server.port}\n[pgbouncer]\nlisten_addr = {HOST}\n"
             f"listen_port = {port}\nunix_socket_dir =\nauth_type = scram-sha-256\nauth_file = {users}\n"
-            f"pool_mode = transaction\ndefault_pool_size = {self._connections}\n",
+            f"pool_mode = {self._pools}\ndefault_pool_size = {self._connections}\n",
         )
         process = ServerProcess([str(self._program), str(settings)], self._folder, account=self._account)
         process.wait_until(lambda: self._is_ready(port), "PgBouncer")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from statistics import median
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from srj import Batch
-from srj.errors import RequestError
+from srj.errors import LookupTimeoutError, RequestError
 from srj.lookup.batching import Batching, Limits
 from srj.lookup.cost import CostModel, Line, exact_gain, speedup, thesis_gain
+from srj.lookup.operator import Operator
 from tests.queueing import INPUT, Model, best_rate, rate, run
+from tests.scripted import Scripted, scripted_engine
 
 AUTO = Limits.of(Batch(), 30.0)
 REGIMES = {
@@ -208,6 +212,7 @@ def test_the_formulas_give_what_was_computed_by_hand() -> None:
         ({"in_flight": 9}, "expected in_flight of at most connections=8, which all workers of an executor share, got 9"),
         ({"connections": 0}, "expected connections as a whole number from 1 to 10000, got 0"),
         ({"latency": "soon"}, "expected latency as a duration"),
+        ({"max_wait": "forever"}, "expected max_wait as a duration, got 'forever', which would wait for ever"),
         ({"max_wait": None}, "expected max_wait as a duration, got None, which would wait for ever; write for example '20 ms'"),
     ],
 )
@@ -222,3 +227,36 @@ def test_a_line_without_a_slope_asks_for_all_that_it_may() -> None:
     assert Line(0.1, 0.0).size(0.02) == math.inf
     assert Line(0.1, 0.0).within(0.2) == math.inf
     assert Line(0.1, 0.0).within(0.05) == 0
+
+
+@pytest.mark.parametrize("most", [10_000, 100_000])
+@pytest.mark.parametrize("each", [0.0, 1e-7])
+def test_lookups_that_become_slow_are_made_smaller_though_all_were_of_one_size(most: int, each: float) -> None:
+    """Where the best size is far above the bounds there is but one, and so no telling what another would take."""
+    batching = Batching(Limits.of(Batch(size=(1, most)), 30.0))
+    for now in range(400):
+        keys = batching.size(10**9)
+        batching.landed(keys, 0.05 + each * keys, now, flying=batching.in_flight, is_busy=True)
+    for now in range(50):
+        keys = batching.size(10**9)
+        batching.landed(keys, 0.001 * keys, now, flying=batching.in_flight, is_busy=True)
+    assert max(batching.size(10**9) for _ in range(20)) <= 7500, "a quarter of the time limit is the most"
+
+
+def test_after_a_lookup_that_took_too_long_the_next_is_smaller() -> None:
+    """Else those of a query that is started again would all end alike."""
+    database = Scripted({key: [str(key)] for key in range(30_000)})
+
+    def fault(number: int) -> Exception | None:
+        return LookupTimeoutError("too slow") if has_changed and len(database.asked[number]) > 5000 else None
+
+    database.fault, has_changed = fault, False
+    with closing(scripted_engine(database, batch=Batch(in_flight=1))) as engine:
+        model = engine._fetcher._batching.model
+        for keys in (1000, 5000) * 10:
+            model.observe(keys, 0.05)
+        assert len(list(Operator(engine).in_order([(pa.array(range(10_000)),)]))) == 1
+        has_changed = True
+        with pytest.raises(LookupTimeoutError):
+            list(Operator(engine).in_order([(pa.array(range(10_000, 20_000)),)]))
+        assert len(list(Operator(engine).in_order([(pa.array(range(20_000, 30_000)),)]))) == 1

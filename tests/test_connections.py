@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from srj import Batch
-from srj.errors import LookupTimeoutError
+from srj.errors import ConnectionFailedError, LookupTimeoutError
 from srj.experiments.delay_proxy import DelayProxy, delayed
 from srj.lookup.engine import Engine
 from srj.lookup.operator import Operator
@@ -29,6 +29,8 @@ from tests.shared_map import PROCESSES
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from srj.databases.base import Connection
 
 WORKERS = 4
 KEYS = 1200
@@ -217,6 +219,57 @@ def test_a_connection_goes_to_who_has_waited_longest() -> None:
     database = Scripted({})
     assert asyncio.run(in_the_order_of_asking(database)) == [*range(6)] * 3
     assert (database.most_open, database.open) == (1, 0)
+
+
+async def beside_a_full_server(database: Scripted, silence: float) -> tuple[float, int]:
+    """How long twenty flights of 10 ms take over the one connection of a server that refuses more after a while; tries to open."""
+    loop = asyncio.get_running_loop()
+
+    async def connect(timeout: float) -> Connection:
+        if database.open:
+            database.attempts += 1
+            await asyncio.sleep(silence)
+            raise ConnectionFailedError("full")
+        return await database.connect(timeout)
+
+    pool = Pool(
+        connect,
+        Slots(None, URL, 8),
+        connect_timeout=1.0,
+        patience=10.0,
+        on_crowded=lambda _: None,
+        start=asyncio.ensure_future,
+    )
+
+    async def fly() -> None:
+        for _ in range(5):
+            connection = await pool.take()
+            await asyncio.sleep(0.01)
+            pool.give_back(connection)
+
+    pool.give_back(await pool.take())
+    began = loop.time()
+    await asyncio.gather(*(fly() for _ in range(4)))
+    took = loop.time() - began
+    await pool.close()
+    return took, database.attempts - 1
+
+
+@pytest.mark.parametrize("silence", [0.001, 0.3])
+def test_a_full_server_is_asked_for_more_connections_now_and_then(silence: float) -> None:
+    """And the connection that there is goes to those who wait, not to those who are trying to have another."""
+    took, attempts = asyncio.run(beside_a_full_server(Scripted({}), silence))
+    assert took < 20 * 0.01 + 2 * silence + 0.3
+    assert attempts <= 10
+
+
+def test_timers_of_flights_that_were_sent_long_ago_are_no_more() -> None:
+    """They would keep their rows for as long as a missing key might have waited."""
+    database = Scripted({})
+    with closing(scripted_engine(database, batch=Batch(size=1, in_flight=1, max_wait="1 h"))) as engine:
+        assert values(engine, list(range(300))) == [None] * 300
+        timers = [timer for timer in engine._fetcher._loop._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
+        assert len(timers) < 10
 
 
 def values(engine: Engine, keys: list[int]) -> list[Any]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from srj import Batch
-from srj.errors import LookupTimeoutError
+from srj.errors import LookupFailedError, LookupTimeoutError, RequestError
 from srj.lookup.engine import Engine
 from tests.ground import Ground, join, spec_of
 from tests.pooler import PgBouncer
@@ -91,3 +91,73 @@ def test_the_time_limit_is_the_servers_too(postgres_ground: Ground, pooler: PgBo
         "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)%' AND pid <> pg_backend_pid() AND state = 'active'"
     )
     assert postgres_ground.sql(running) == [(0,)]
+
+
+# Of another client: a schema in which the table's name means another one, and forms in which values read otherwise.
+FOREIGN = (
+    *("search_path = elsewhere", "bytea_output = escape", "extra_float_digits = -10", "IntervalStyle = sql_standard"),
+    *("lc_monetary = 'C'", "transform_null_equals = on", "DateStyle = 'German'", "TimeZone = 'Asia/Tokyo'", "role = nobody_here"),
+    *("enable_indexscan = off", "enable_bitmapscan = off", "enable_nestloop = off"),
+)
+COLUMNS = ("v", "b::text AS b", "f::text AS f", "i::text AS i", "m::text AS m", "t::text AS t", "(v = NULL) IS NULL AS n")
+
+
+async def leave_behind(url: str, statements: str) -> None:
+    """On each of the pooler's connections, as another client might."""
+    connections = [await asyncpg.connect(url, statement_cache_size=0) for _ in range(CONNECTIONS)]
+    for connection in connections:
+        await connection.execute("BEGIN")
+    for connection in connections:
+        await connection.execute(f"{statements}; COMMIT")
+        await connection.close()
+
+
+def test_what_other_clients_have_set_changes_no_row(postgres_ground: Ground, pooler: PgBouncer) -> None:
+    """Neither of a lookup that was described before, nor of one that is described now."""
+    columns = "id int PRIMARY KEY, v int, b bytea, f float8, i interval, m money, t timestamptz"
+    row = "(1, {}, '\\x01', 0.1::float8 + 0.2, '1 day 02:03:04', '12.5', '2020-02-03 04:05:06+00')"
+    postgres_ground.sql("CREATE SCHEMA elsewhere; DROP ROLE IF EXISTS nobody_here; CREATE ROLE nobody_here")
+    postgres_ground.table("mine", columns, row.format(1))
+    postgres_ground.table("elsewhere.mine", columns, row.format(2))
+    url, keys = pooler.url(postgres_ground.name), pa.array([1], pa.int32())
+    with postgres_ground.engine("mine", columns=COLUMNS) as engine:
+        expected = join(engine, keys)
+    temporary = f"CREATE TEMPORARY TABLE mine ({columns}); INSERT INTO mine VALUES {row.format(3)}"
+    with postgres_ground.engine("mine", url=url, columns=COLUMNS) as engine:
+        asyncio.run(leave_behind(url, f"{temporary}; SET {'; SET '.join(FOREIGN)}"))
+        assert join(engine, keys) == expected
+    with postgres_ground.engine("mine", url=url, columns=COLUMNS) as engine:
+        assert join(engine, keys) == expected
+    assert spec_of(url, "mine", "id", columns=COLUMNS).description.index == "mine_pkey"
+    # And these clients find what they have left.
+    path = asyncio.run(through(url, "SHOW search_path"))
+    asyncio.run(leave_behind(url, "RESET role; DROP TABLE pg_temp.mine; RESET ALL"))
+    postgres_ground.sql("DROP ROLE nobody_here")
+    assert path == "elsewhere"
+
+
+async def through(url: str, question: str) -> object:
+    """What the pooler's server answers."""
+    connection = await asyncpg.connect(url, statement_cache_size=0)
+    try:
+        return await connection.fetchval(question)
+    finally:
+        await connection.close()
+
+
+def test_sessions_can_be_pooled_and_statements_can_not(postgres: Server, postgres_ground: Ground) -> None:
+    """Which is said at the start, as what no later try would change."""
+    keys = pa.array([1, 2], pa.int32())
+    with PgBouncer(postgres, CONNECTIONS, "session") as pooler:
+        assert postgres_ground.join("numbers", keys, url=pooler.url(postgres_ground.name)) == [(0, "one"), (1, "two")]
+    with (
+        PgBouncer(postgres, CONNECTIONS, "statement") as pooler,
+        pytest.raises(LookupFailedError, match=r"expected a pooler at .* that keeps a transaction .*; let it pool transactions or"),
+    ):
+        spec_of(pooler.url(postgres_ground.name), "numbers", "id")
+
+
+def test_an_option_that_a_pooler_does_not_pass_on_is_refused(postgres_ground: Ground, pooler: PgBouncer) -> None:
+    """It is a mistake in the URL, which no later try would mend."""
+    with pytest.raises(RequestError, match=r"expected options that the pooler at .* passes on, got: unsupported startup parameter"):
+        spec_of(f"{pooler.url(postgres_ground.name)}?search_path=public", "numbers", "id")

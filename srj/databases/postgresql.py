@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
@@ -26,7 +26,6 @@ from srj.errors import LookupFailedError, LookupTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from contextlib import AbstractAsyncContextManager
 
     import numpy.typing as npt
 
@@ -40,6 +39,19 @@ _ELSEWHERE = {"host", "port", "user", "password", "dbname", "database", "service
 _MAX_STATEMENT_TIMEOUT = 2**31 - 1  # milliseconds, the server's limit
 # A large batch looks dear to the planner, but compiling its statement takes longer than running it.
 _SETTINGS = ("jit = off",)
+# What other clients of a pooler may have left on its connections, and what would change which rows are found, how they read or how
+# long that takes. Not what each pooler keeps by itself for every client: encoding, time zone and the like.
+_FOREIGN_SETTINGS = (
+    *("role", "row_security", "search_path", "transform_null_equals", "array_nulls"),
+    *("bytea_output", "extra_float_digits", "intervalstyle", "lc_monetary", "lc_numeric", "lc_time"),
+    *("xmlbinary", "xmloption", "default_text_search_config", "quote_all_identifiers"),
+    *("enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan", "enable_nestloop", "statement_timeout", "lock_timeout"),
+)
+# A table of this name that another client has made for itself is not the one that is meant.
+_NOT_TEMPORARY = (
+    "SELECT pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', "
+    "nullif(pg_catalog.current_setting('search_path'), ''), 'pg_temp'), true)"
+)
 # Where an index serves, one plan is right for any number of keys; planning anew costs 135 µs a batch, and overrates large ones.
 INDEX_SETTINGS = (*_SETTINGS, "plan_cache_mode = force_generic_plan")
 
@@ -55,7 +67,7 @@ class PostgreSQL:
         async with _preparing(question, timeout) as connection:
             # A pooler tells its clients a number of its own, for it alone knows which server is to hear that they cancel.
             pooled = await connection.fetchval("SELECT pg_catalog.pg_backend_pid()") != connection.get_server_pid()
-            async with _in_one_place(connection, pooled=pooled):
+            async with _in_one_place(connection, question, pooled=pooled):
                 description = replace(await describe(connection, question), pooled=pooled)
         await close_connection(connection)
         return description
@@ -63,7 +75,7 @@ class PostgreSQL:
     async def connect(self, question: Question, description: Description, timeout: float) -> PostgreSQLConnection:
         """Open a connection with the lookup prepared; see `Database.connect`."""
         async with _preparing(question, timeout) as connection:
-            async with _in_one_place(connection, pooled=description.pooled):
+            async with _in_one_place(connection, question, pooled=description.pooled):
                 await register_codecs(connection, [part.type for part in description.key])
                 if description.pooled:  # not kept, but its types are known from now on
                     await connection.prepare(description.sql, name="")
@@ -79,9 +91,22 @@ def _settings(description: Description) -> tuple[str, ...]:
     return INDEX_SETTINGS if description.index else _SETTINGS
 
 
-def _in_one_place(connection: asyncpg.Connection, *, pooled: bool) -> AbstractAsyncContextManager[object]:
+@asynccontextmanager
+async def _in_one_place(connection: asyncpg.Connection, question: Question, *, pooled: bool) -> AsyncIterator[None]:
     """A transaction behind a pooler: the driver changes a setting while it learns of types, and takes that back afterwards."""
-    return connection.transaction() if pooled else nullcontext()
+    if not pooled:
+        yield
+        return
+    async with connection.transaction():
+        await connection.execute(_own_settings(question.url))
+        yield
+
+
+def _own_settings(url: DatabaseUrl) -> str:
+    """Statements that give a transaction, and it alone, the settings of a new connection, whoever had the pooler's before."""
+    given = {name.lower() for name, _ in url.resolve().options}  # these a pooler keeps for each client, or refuses
+    settings = [f"SET LOCAL {name} TO DEFAULT" for name in _FOREIGN_SETTINGS if name not in given]
+    return "; ".join([*settings, _NOT_TEMPORARY])
 
 
 @asynccontextmanager
@@ -112,6 +137,7 @@ class PostgreSQLConnection:
         self._connection = connection
         self._statement = statement
         self._sql, self._settings = description.sql, _settings(description)
+        self._own_settings = _own_settings(question.url)
         self._question = question
         self._watched: tuple[Column | KeyColumn, ...] = (*description.key, *description.columns)
         self._columns = description.columns
@@ -150,7 +176,7 @@ class PostgreSQLConnection:
             return rows
         # Behind a pooler a statement and settings last for a transaction: other clients are next on the same connection.
         settings = "; ".join(f"SET LOCAL {setting}" for setting in (*self._settings, f"statement_timeout = {self._milliseconds}"))
-        await self._connection.execute(f"BEGIN; {settings}")
+        await self._connection.execute(f"BEGIN; {self._own_settings}; {settings}")
         try:
             rows = await self._connection.fetch(self._sql, *parameters)
         except asyncpg.PostgresError:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import asyncpg
 
 from srj.databases import failures
-from srj.errors import ConnectionFailedError, DatabaseError, LookupFailedError, RequestError
+from srj.errors import ConnectionFailedError, LookupFailedError, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from srj.errors import SrjError
     from srj.table import DatabaseUrl
 
 _CANCELLED = "57014"
@@ -23,6 +24,9 @@ _NO_PERMISSION = "42501"
 # recovery (40001, 40P01); a lock that others hold (55P03): all of them pass.
 _TRANSIENT = ("08", "53", "57P", "40001", "40P01", "25P03", "55P03")
 _NO_STATEMENT = "26000"
+# What PgBouncer says for good, by the code of errors that pass.
+_NO_TRANSACTION = "statement pooling"
+_NO_PARAMETER = "unsupported startup parameter"
 
 
 def _said(error: BaseException) -> str:
@@ -53,13 +57,18 @@ def connecting(url: DatabaseUrl, timeout: float) -> Iterator[None]:
         ) from error
 
 
-def _login_error(error: asyncpg.PostgresError, url: DatabaseUrl) -> DatabaseError:
+def _login_error(error: asyncpg.PostgresError, url: DatabaseUrl) -> SrjError:
     code, place = error.sqlstate or "", failures.place_of(url)
     if code.startswith(_REFUSED_LOGIN):
         return failures.not_accepted(place, _said(error), "correct user, password or the server's pg_hba.conf")
     if code == _NO_DATABASE:
         return LookupFailedError(
             f"expected a database at {url.host}:{url.port}, got: {_said(error)}; correct the name after the host in the URL"
+        )
+    if _NO_PARAMETER in _said(error):
+        return RequestError(
+            f"expected options that the pooler at {place} passes on, got: {_said(error)}; leave it out of the URL and set it "
+            "for the user with ALTER ROLE … SET"
         )
     if code.startswith(_TRANSIENT):
         return ConnectionFailedError(f"expected a connection to {place}, got: {_said(error)}; try again later")
@@ -75,6 +84,11 @@ def asking(url: DatabaseUrl, table: str, timeout: float) -> Iterator[None]:
     except (TimeoutError, asyncpg.QueryCanceledError) as error:
         raise failures.too_slow(place, table, timeout) from error
     except asyncpg.PostgresError as error:
+        if _NO_TRANSACTION in _said(error):
+            raise LookupFailedError(
+                f"expected a pooler at {place} that keeps a transaction on one connection, got: {_said(error)}; let it pool "
+                "transactions or sessions"
+            ) from error
         if (error.sqlstate or "").startswith(_TRANSIENT):
             raise failures.not_now(place, table, _said(error)) from error
         if error.sqlstate == _NO_STATEMENT:

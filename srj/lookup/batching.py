@@ -106,14 +106,16 @@ class Batching:
             return min(limits.most, most)
         line = self.model.line() if self.model.is_known else None
         self._filled += 1
+        best, roof = self._best(line, waiting, idle), min(self._most(line), most)
         if self._filled % (_PROBE_EVERY if self.model.is_sure else _FIRST_PROBE_EVERY) == 1:
-            # None where all that may be is far below the best.
-            best = self._best(line, waiting, idle) / _PROBES
+            # None where all that may be is far below the best, unless these take too long: of one size only, they don't tell why.
+            is_slow = line is not None and not self.model.is_sure and line(roof) > limits.seconds
+            best = min(best, 2 * roof) / _PROBES if is_slow else best / _PROBES
         else:
             # Lookups are cut before they can be sent, and can't be made larger then: many small ones would keep others back.
-            best = max(self._best(line, waiting, idle), waiting / (_AHEAD * self.in_flight))
+            best = max(best, waiting / (_AHEAD * self.in_flight))
             self._usual = min(best, limits.most, most)
-        return max(1, min(int(max(min(best, self._most(line)), limits.least)), most))
+        return max(1, min(int(max(min(best, roof), limits.least)), most))
 
     def _most(self, line: Line | None) -> float:
         """The most keys that a lookup shall have."""
@@ -168,6 +170,11 @@ class Batching:
                 self._shared[0] = chosen
         else:
             self._trials.disturb()
+
+    def timed_out(self) -> None:
+        """A lookup was given up: what is believed of costs is wrong, and the next would be as large, and end alike."""
+        self.model.forget()
+        self._trials.disturb()
 
     def refused(self, flying: int) -> None:
         """No more connections than these can be had: the database takes no more, or other workers have the rest."""

@@ -87,6 +87,10 @@ class CostModel:
         """Go on with a copy of the memory."""
         self._classes, self._latest = self._classes.copy(), self._latest.copy()
 
+    def forget(self) -> None:
+        """Begin anew."""
+        self._classes[:], self._latest[:], self._signs = 0.0, 0.0, 0
+
     def observe(self, keys: int, seconds: float, *, is_steady: bool = True) -> bool:
         """Learn from a lookup of at least one key.
 
@@ -120,7 +124,7 @@ class CostModel:
         """Forget all where a number is none that could have been observed: a map may hold anything after its disk has failed."""
         for part in (self._classes, self._latest):
             if not ((part >= 0) & (part <= _NONSENSE)).all():
-                self._classes[:], self._latest[:] = 0.0, 0.0
+                self.forget()
 
     def line(self) -> Line | None:
         """The line; None before there was a lookup. While all have been of one size it is the one before, made higher or lower.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from srj.errors import ConnectionFailedError, DatabaseError, SrjError
+from srj.errors import ConnectionFailedError, DatabaseError, LookupTimeoutError, SrjError
 from srj.lookup.flight import Arrivals, Flight
 from srj.lookup.pool import Pool
 
@@ -88,6 +88,7 @@ class Fetcher:
         self._landed: deque[Flight] = deque()
         self._numbers = 0
         self._filling: Flight | None = None
+        self._timer: asyncio.TimerHandle | None = None  # of the flight that is being filled
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._pool = Pool(
@@ -228,7 +229,10 @@ class Fetcher:
         self._loop.close()
 
     def _arm(self, flight: Flight) -> None:
-        self._loop.call_later(self._max_wait, self._seal_late, flight)
+        # The flight before is sealed; its timer, which may have long to go, would keep all its rows until then.
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(self._max_wait, self._seal_late, flight)
 
     def _seal_late(self, flight: Flight) -> None:
         if not flight.sealed:
@@ -287,7 +291,9 @@ class Fetcher:
             answer = await connection.lookup(columns, self._lookup_timeout)
             landed = self._clock()
             flight.seconds = landed - flight.started
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, LookupTimeoutError):
+                self._batching.timed_out()
             await self._pool.drop(connection)
             raise
         finally:

@@ -21,6 +21,7 @@ _SWEEP_SECONDS = 10.0  # how often they are looked for
 _WATCH_SECONDS = 0.1  # how often a worker with idle connections looks whether another is in need of one
 _TURN_SECONDS = 1.0  # how long a worker keeps its only connection where others have none
 _CROWDED_SECONDS = 0.05  # between two tries to have one where there may be no further one
+_PATIENCE = 10.0  # and so many times as long as the last try took, in which a server that is full may have kept silent
 
 
 class Opener(Protocol):
@@ -65,6 +66,7 @@ class Pool:
         self._slot_of: dict[int, tuple[Connection, int]] = {}  # by the identity of each open connection
         self._idle: list[tuple[float, Connection]] = []  # since when
         self._turns: deque[asyncio.Future[Connection]] = deque()  # of those who wait
+        self._pause, self._next_try = 0.0, float("-inf")  # where the server takes no more connections
         self._since = 0.0  # when the first of those that are open was opened
         self._is_watched = False
 
@@ -83,7 +85,7 @@ class Pool:
                     if connection.is_usable():
                         return connection
                     await self.drop(connection)
-                elif (opened := await self._try_to_open(end)) is not None:
+                elif (opened := await self._try_to_open(end, turn)) is not None:
                     return opened
                 else:
                     if turn is None:
@@ -98,22 +100,33 @@ class Pool:
                 else:
                     self._turns.remove(turn)
 
-    async def _try_to_open(self, end: float) -> Connection | None:
+    async def _try_to_open(self, end: float, turn: asyncio.Future[Connection] | None) -> Connection | None:
         """A new connection, if there may be one more."""
-        slot = self._slots.take()
-        if slot is not None:
-            opened = await self._open(slot)
-            if opened is not None:
-                return opened
-        elif self._clock() > end:
-            self._slots.wait_no_longer()
-            raise LookupTimeoutError(
-                f"expected a connection to be free within {self._patience:g} s, got all in use by other lookups of this "
-                "executor; let Batch(connections=…) be more, or give it fewer cores"
-            )
+        if not self._slot_of or self._clock() >= self._next_try:
+            slot = self._slots.take()
+            if slot is not None:
+                opened = await self._open_out_of_turn(slot, turn)
+                if opened is not None:
+                    return opened
+            elif self._clock() > end:
+                self._slots.wait_no_longer()
+                raise LookupTimeoutError(
+                    f"expected a connection to be free within {self._patience:g} s, got all in use by other lookups of this "
+                    "executor; let Batch(connections=…) be more, or give it fewer cores"
+                )
         if self._slot_of:
             self._on_crowded(len(self._slot_of))
         return None
+
+    async def _open_out_of_turn(self, slot: int, turn: asyncio.Future[Connection] | None) -> Connection | None:
+        """A new connection, or None; meanwhile what is given back goes to others, who would have to wait as long for nothing."""
+        if turn is None:
+            return await self._open(slot)
+        self._turns.remove(turn)
+        try:
+            return await self._open(slot)
+        finally:
+            self._turns.appendleft(turn)
 
     def give_back(self, connection: Connection) -> None:
         """Keep it for the next flight, if no other worker is in need of it."""
@@ -156,14 +169,21 @@ class Pool:
 
     async def _open(self, slot: int) -> Connection | None:
         """A new connection; None where the server takes no more than there are."""
+        began = self._clock()
+        if self._pause:  # one at a time tries again
+            self._next_try = began + self._connect_timeout
         try:
             connection = await self._open_connection(self._connect_timeout)
         except BaseException as error:
             self._slots.give_back(slot)
             # Only what is really open can come back: flights that wait for the same dead server don't count.
             if isinstance(error, ConnectionFailedError) and self._slot_of:
+                now = self._clock()
+                self._pause = max(_CROWDED_SECONDS, _PATIENCE * (now - began))
+                self._next_try = now + self._pause
                 return None
             raise
+        self._pause, self._next_try = 0.0, float("-inf")
         if not self._slot_of:
             self._since = self._clock()
         self._slot_of[id(connection)] = connection, slot
