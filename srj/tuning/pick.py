@@ -1,0 +1,151 @@
+"""Which policy at which size: a few simulations where the whole grid would take hundreds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from srj.tuning.simulating import MiniSimulation, Trial, in_full, usable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from srj.sizing import MissRatioCurve
+    from srj.tuning.keys import KeySequence
+    from srj.tuning.prices import Prices
+
+SLACK = 1.15
+"""Times the working set that a cache of sets of eight ways needs to hold it (docs/policies.md)."""
+LEAST_ROWS = 16
+_AS_GOOD = 0.005  # of the misses: a smaller cache that misses so little more is as good
+_MARGIN = 0.06  # of the cost: who is estimated within it of the best may be it
+_FINALISTS = 3
+_AROUND = (0.7, 1.4)  # times the size that is best for LRU: where another policy's best is looked for
+
+
+@dataclass(frozen=True)
+class Pick:
+    """What is recommended, and how it was found.
+
+    Attributes:
+        best: the policy and size, in a full simulation.
+        trials: all simulations that were made.
+        reason: in one sentence.
+    """
+
+    best: Trial
+    trials: tuple[Trial, ...]
+    reason: str
+
+
+@dataclass
+class _Search:
+    keys: KeySequence
+    curve: MissRatioCurve
+    prices: Prices
+    mini: MiniSimulation
+    told: Callable[[str], None]
+    trials: list[Trial]
+
+    @property
+    def top(self) -> int:
+        """Rows beyond which there is nothing to hold, or no memory."""
+        return max(int(min(self.prices.most_rows, ceil(SLACK * self.keys.distinct))), LEAST_ROWS)
+
+    def full(self, policy: str, rows: int) -> Trial:
+        self.told(f"{policy} with {rows:,} rows in full")
+        return self._kept(in_full(self.keys, policy, rows))
+
+    def estimate(self, policy: str, rows: int) -> Trial:
+        """LRU's by its curve, which costs nothing; the others' by a mini-simulation."""
+        if policy == "lru":
+            return Trial(policy, rows, float(self.curve.at(rows)) * self.keys.references, full=False)
+        self.told(f"{policy} with {rows:,} rows in a mini-simulation")
+        return self._kept(self.mini.run(policy, rows))
+
+    def _kept(self, trial: Trial) -> Trial:
+        self.trials.append(trial)
+        return trial
+
+    def cost(self, trial: Trial) -> float:
+        return float(self.prices.cost(trial.misses, trial.rows))
+
+    def final(self, estimates: list[Trial]) -> Trial:
+        """The best in full of those that may be the best by their estimates."""
+        ranked = sorted(estimates, key=self.cost)
+        near = [trial for trial in ranked if self.cost(trial) <= (1 + _MARGIN) * self.cost(ranked[0])]
+        return min((self.full(trial.policy, trial.rows) for trial in near[:_FINALISTS]), key=self.cost)
+
+
+def pick(
+    keys: KeySequence,
+    curve: MissRatioCurve,
+    prices: Prices,
+    *,
+    mini: MiniSimulation | None = None,
+    told: Callable[[str], None] = lambda _step: None,
+) -> Pick:
+    """The usable policy and the size of least cost; where memory costs nothing, of least misses within its limit.
+
+    Args:
+        keys: the trace.
+        curve: LRU's, from `lru_curve`.
+        prices: the limit and the costs.
+        mini: for estimates; None: one of its own.
+        told: called with each simulation that begins.
+
+    Example:
+        >>> from srj.tuning import KeySequence, Prices, lru_curve
+        >>> keys = KeySequence.of(np.tile(np.arange(1000), 5))
+        >>> found = pick(keys, lru_curve(keys), Prices())
+        >>> found.best, found.reason
+        (Trial(policy='lru', rows=1150, misses=1000, full=True), 'holds the 1,000 keys that come again, times 1.15')
+    """
+    search = _Search(keys, curve, prices, mini or MiniSimulation(keys), told, [])
+    best, reason = (_held(search) or _at_limit(search)) if prices.memory_cost == 0 else _by_cost(search)
+    return Pick(best, tuple(search.trials), reason)
+
+
+def _held(search: _Search) -> tuple[Trial, str] | None:
+    """LRU over the working set, if that fits: no policy misses less than each key's first reference."""
+    least = search.keys.distinct
+    held = search.curve.bound(_AS_GOOD * search.curve.floor)
+    rows = max(ceil(SLACK * held), LEAST_ROWS)
+    if rows > search.top:
+        return None
+    trial = search.full("lru", rows)
+    if trial.misses > (1 + 2 * _AS_GOOD) * least:
+        return None
+    return trial, f"holds the {held:,} keys that come again, times {SLACK}"
+
+
+def _at_limit(search: _Search) -> tuple[Trial, str]:
+    best = search.final([search.estimate(policy, search.top) for policy in usable()])
+    return best, f"misses least of the policies with the {search.top:,} rows that there is memory for"
+
+
+def _by_cost(search: _Search) -> tuple[Trial, str]:
+    rows = np.unique(np.geomspace(min(LEAST_ROWS, search.top), search.top, 400).astype(np.int64))
+    costs = search.prices.cost(search.curve.at(rows) * search.keys.references, rows)
+    start = int(rows[np.argmin(costs)])
+    # On a cliff sets of eight need their slack; on a slope it would be given away.
+    if search.curve.at(start / SLACK) > 1.05 * search.curve.at(start):
+        start = min(ceil(SLACK * start), search.top)
+    first = [search.estimate(policy, start) for policy in usable()]
+    least = min(search.cost(trial) for trial in first)
+    near = [trial for trial in first if trial.policy == "lru" or search.cost(trial) <= (1 + _MARGIN) * least]
+    estimates = [trial if trial.policy == "lru" else _cheapest(search, trial) for trial in near]
+    return search.final(estimates), "costs least, misses and memory together"
+
+
+def _cheapest(search: _Search, trial: Trial) -> Trial:
+    """Of the sizes about this one, by a line through the misses at three of them over the logarithm of the size."""
+    others = {min(max(int(trial.rows * factor), LEAST_ROWS), search.top) for factor in _AROUND} - {trial.rows}
+    known = sorted([trial, *(search.estimate(trial.policy, rows) for rows in others)], key=lambda one: one.rows)
+    between = np.unique(np.geomspace(known[0].rows, known[-1].rows, 33).astype(np.int64))
+    guessed = np.interp(np.log(between), np.log([one.rows for one in known]), [one.misses for one in known])
+    at = int(np.argmin(search.prices.cost(guessed, between)))
+    return Trial(trial.policy, int(between[at]), float(guessed[at]), full=False)
