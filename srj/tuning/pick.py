@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
 SLACK = 1.15
 """Times the working set that a cache of sets of eight ways needs to hold it (docs/policies.md)."""
+_MORE_SLACK = (SLACK, 1.5, 2.0)  # tried in turn: where hits are many, few overfull sets make many of the misses
 LEAST_ROWS = 16
 _AS_GOOD = 0.005  # of the misses: a smaller cache that misses so little more is as good
 _MARGIN = 0.06  # of the cost: who is estimated within it of the best may be it
-_FINALISTS = 3
+_FINALISTS = 2
+_BLIND = ("fifo", "random")  # policies that look at no use of an entry
+_CONCAVE = 0.02  # of the references: LRU so far above its curve's hull is led astray by the order of use
 _AROUND = (0.7, 1.4)  # times the size that is best for LRU: where another policy's best is looked for
 
 
@@ -54,6 +57,16 @@ class _Search:
     def top(self) -> int:
         """Rows beyond which there is nothing to hold, or no memory."""
         return max(int(min(self.prices.most_rows, ceil(SLACK * self.keys.distinct))), LEAST_ROWS)
+
+    def candidates(self, rows: int) -> list[str]:
+        """The policies that may be best at this size.
+
+        Those that look at no use miss no less than LRU where references are independent (King, 1971), when LRU's curve is convex.
+        Only where it is not, as in a loop, the order of use may mislead.
+        """
+        points, ratios = _hull(self.curve)
+        above = float(self.curve.at(rows)) - float(np.interp(rows, points, ratios))
+        return [policy for policy in usable() if above > _CONCAVE or policy not in _BLIND]
 
     def full(self, policy: str, rows: int) -> Trial:
         self.told(f"{policy} with {rows:,} rows in full")
@@ -111,19 +124,19 @@ def pick(
 
 def _held(search: _Search) -> tuple[Trial, str] | None:
     """LRU over the working set, if that fits: no policy misses less than each key's first reference."""
-    least = search.keys.distinct
     held = search.curve.bound(_AS_GOOD * search.curve.floor)
-    rows = max(ceil(SLACK * held), LEAST_ROWS)
-    if rows > search.top:
-        return None
-    trial = search.full("lru", rows)
-    if trial.misses > (1 + 2 * _AS_GOOD) * least:
-        return None
-    return trial, f"holds the {held:,} keys that come again, times {SLACK}"
+    for slack in _MORE_SLACK:
+        rows = max(ceil(slack * held), LEAST_ROWS)
+        if rows > search.top:
+            break
+        trial = search.full("lru", rows)
+        if trial.misses <= (1 + 2 * _AS_GOOD) * search.keys.distinct:
+            return trial, f"holds the {held:,} keys that come again, times {slack}"
+    return None
 
 
 def _at_limit(search: _Search) -> tuple[Trial, str]:
-    best = search.final([search.estimate(policy, search.top) for policy in usable()])
+    best = search.final([search.estimate(policy, search.top) for policy in search.candidates(search.top)])
     return best, f"misses least of the policies with the {search.top:,} rows that there is memory for"
 
 
@@ -134,7 +147,7 @@ def _by_cost(search: _Search) -> tuple[Trial, str]:
     # On a cliff sets of eight need their slack; on a slope it would be given away.
     if search.curve.at(start / SLACK) > 1.05 * search.curve.at(start):
         start = min(ceil(SLACK * start), search.top)
-    first = [search.estimate(policy, start) for policy in usable()]
+    first = [search.estimate(policy, start) for policy in search.candidates(start)]
     least = min(search.cost(trial) for trial in first)
     near = [trial for trial in first if trial.policy == "lru" or search.cost(trial) <= (1 + _MARGIN) * least]
     estimates = [trial if trial.policy == "lru" else _cheapest(search, trial) for trial in near]
@@ -149,3 +162,16 @@ def _cheapest(search: _Search, trial: Trial) -> Trial:
     guessed = np.interp(np.log(between), np.log([one.rows for one in known]), [one.misses for one in known])
     at = int(np.argmin(search.prices.cost(guessed, between)))
     return Trial(trial.policy, int(between[at]), float(guessed[at]), full=False)
+
+
+def _hull(curve: MissRatioCurve) -> tuple[list[float], list[float]]:
+    """The lower convex hull of a curve that never rises: from each corner on along the steepest way down."""
+    sizes = np.unique(np.append(np.geomspace(1, max(curve.sizes[-1], 1), 400), 0.0))
+    ratios = curve.at(sizes)
+    points, values, at = [0.0], [float(ratios[0])], 0
+    while at < sizes.size - 1:
+        slopes = (ratios[at + 1 :] - ratios[at]) / (sizes[at + 1 :] - sizes[at])
+        at += 1 + int(np.flatnonzero(slopes == slopes.min())[-1])
+        points.append(float(sizes[at]))
+        values.append(float(ratios[at]))
+    return points, values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,10 +40,10 @@ def size(tuning: Tuning) -> str:
 def toml(tuning: Tuning) -> str:
     """The file."""
     best = tuning.best
-    batch = f'"{best.batch}"' if isinstance(best.batch, str) else str(list(best.batch))
+    batch = json.dumps(best.batch)  # JSON's texts and lists are TOML's too
     comments = (
-        f"By srj tune, of {tuning.trace}: {tuning.references:,} references to {tuning.distinct:,} keys.",
-        f"Misses {best.misses:,} of them, {best.miss_ratio:.2%}, from an empty cache; {tuning.prices.origin}.",
+        f"Found by srj tune in {tuning.trace}: {tuning.references:,} references to {tuning.distinct:,} keys.",
+        f"Of these {best.misses:,} miss, {best.miss_ratio:.2%}, from an empty cache; {tuning.prices.origin}.",
     )
     return "\n".join(
         [
@@ -50,7 +51,7 @@ def toml(tuning: Tuning) -> str:
             "",
             "[cache]",
             _comment(f"{best.policy} {best.reason}; about {_bytes(best.nbytes)}."),
-            f'policy = "{best.policy}"',
+            f"policy = {json.dumps(best.policy)}",
             f'size = "{size(tuning)}"',
             _comment(f"{best.ttl_reason}."),
             f'ttl = "{best.ttl}"',
@@ -64,7 +65,8 @@ def toml(tuning: Tuning) -> str:
 
 
 def _comment(text: str) -> str:
-    return f"# {' '.join(text[:1].upper().split()) + text[1:]}".replace("\n", " ")
+    """On one line, without what TOML allows in no comment: names come from a user's file."""
+    return f"# {''.join(letter for letter in ' '.join(text.split()) if letter.isprintable())}"
 
 
 def _bytes(number: float) -> str:
