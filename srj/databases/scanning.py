@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow as pa
 from srj.databases import database
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from srj.databases.base import Description, KeyColumn, Question
 
@@ -18,7 +19,7 @@ PIECE = 65_536
 """Rows of a piece."""
 
 
-async def scan(question: Question, timeout: float) -> AsyncIterator[tuple[int | None, tuple[pa.Array, ...]]]:
+async def scan(question: Question, timeout: float) -> AsyncGenerator[tuple[int | None, tuple[pa.Array, ...]], None]:
     """The key columns of all rows, NULLs included, in the order of `order_by`, else as the server reads them.
 
     Args:
@@ -33,9 +34,12 @@ async def scan(question: Question, timeout: float) -> AsyncIterator[tuple[int | 
     """
     description = await database(question.url.dialect).describe(question, timeout)
     pieces = _of_mysql if question.url.dialect == "mysql" else _of_postgresql
-    async for rows in pieces(question, description, timeout):
-        columns = zip(*rows, strict=True)
-        yield description.rows, tuple(_array(list(values), key) for values, key in zip(columns, description.key, strict=True))
+    # Closed by name: an iterator that is only dropped closes its connection at some later time.
+    async with aclosing(pieces(question, description, timeout)) as found:
+        async for rows in found:
+            columns = zip(*rows, strict=True)
+            arrays = tuple(_array(list(values), key) for values, key in zip(columns, description.key, strict=True))
+            yield description.rows, arrays
 
 
 def _array(values: list[Any], key: KeyColumn) -> pa.Array:
@@ -54,7 +58,7 @@ def _statement(question: Question, table: str, values: Sequence[str]) -> str:
     return f"SELECT {', '.join(values)} FROM {table}{where}{order}"
 
 
-async def _of_postgresql(question: Question, description: Description, timeout: float) -> AsyncIterator[Sequence[Any]]:
+async def _of_postgresql(question: Question, description: Description, timeout: float) -> AsyncGenerator[Sequence[Any], None]:
     from srj.databases.postgresql import close_connection, open_connection  # noqa: PLC0415 - each driver is imported only for its own URLs
     from srj.databases.postgresql_errors import asking  # noqa: PLC0415
     from srj.databases.postgresql_sql import quote  # noqa: PLC0415
@@ -72,7 +76,7 @@ async def _of_postgresql(question: Question, description: Description, timeout: 
         await close_connection(connection)
 
 
-async def _of_mysql(question: Question, description: Description, timeout: float) -> AsyncIterator[Sequence[Any]]:
+async def _of_mysql(question: Question, description: Description, timeout: float) -> AsyncGenerator[Sequence[Any], None]:
     import aiomysql  # noqa: PLC0415 - each driver is imported only for its own URLs
 
     from srj.databases.mysql_errors import asking  # noqa: PLC0415

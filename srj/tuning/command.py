@@ -126,7 +126,14 @@ def tune_trace(
         bool, typer.Option("--quick", help="Leave out the curves of all policies: the choice alone.", rich_help_panel=_OUTPUT)
     ] = False,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The settings, for config=.", rich_help_panel=_OUTPUT)
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The settings, for config=; one that srj tune wrote is replaced.",
+            rich_help_panel=_OUTPUT,
+        ),
     ] = Path("srj.toml"),
     plot: Annotated[
         Path | None,
@@ -157,6 +164,7 @@ def tune_trace(
     from srj.table import Table  # noqa: PLC0415
     from srj.tuning import priced, tune  # noqa: PLC0415
     from srj.tuning.prices import Prices  # noqa: PLC0415
+    from srj.tuning.report import check_own  # noqa: PLC0415
 
     names = _split(key)
     try:
@@ -166,6 +174,7 @@ def tune_trace(
             parse_duration("--update-period", update_period)
         if plot is not None or html is not None:
             _check_matplotlib()
+        check_own(output)
         with _bars() as bars:
             prices = priced(
                 miss_cost=miss_cost,
@@ -218,8 +227,9 @@ def _bars() -> Progress:
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
+    console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _read(

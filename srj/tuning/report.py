@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from srj.tuning.tuning import Tuning
 
 
+_MARK = "# Found by srj tune"
+
+
 def as_json(tuning: Tuning) -> dict[str, Any]:
     """As plain data; a trial is a list in a tuple's place otherwise."""
     return asdict(tuning) | {"trials": [trial._asdict() for trial in tuning.trials]}
@@ -42,7 +45,7 @@ def toml(tuning: Tuning) -> str:
     best = tuning.best
     batch = json.dumps(best.batch)  # JSON's texts and lists are TOML's too
     comments = (
-        f"Found by srj tune in {tuning.trace}: {tuning.references:,} references to {tuning.distinct:,} keys.",
+        f"{_MARK[2:]} in {tuning.trace}: {tuning.references:,} references to {tuning.distinct:,} keys.",
         f"Of these {best.misses:,} miss, {best.miss_ratio:.2%}, from an empty cache; {tuning.prices.origin}.",
     )
     return "\n".join(
@@ -93,6 +96,22 @@ def write(path: str | Path, content: bytes) -> None:
         path.write_bytes(content)
     except OSError as error:
         raise RequestError(f"expected a file that can be written, got {str(path)!r}: {error.strerror}; choose another") from None
+
+
+def check_own(path: Path) -> None:
+    """Refuse to replace settings that somebody wrote himself.
+
+    Raises:
+        RequestError: there is a file of another origin, or none can be read there.
+    """
+    try:
+        known = not path.exists() or path.read_bytes().startswith(_MARK.encode())
+    except OSError as error:
+        raise RequestError(f"expected a file that can be written, got {str(path)!r}: {error.strerror}; choose another") from None
+    if not known:
+        raise RequestError(
+            f"expected no file {str(path)!r}, or one by srj tune, got another's; give a different --output, or move it"
+        )
 
 
 def facts(tuning: Tuning) -> list[tuple[str, str]]:

@@ -119,6 +119,19 @@ def test_mistakes_are_one_sentence(trace: Path, tmp_path: Path, arguments: list[
     assert not (tmp_path / "srj.toml").exists()
 
 
+def test_a_file_that_somebody_wrote_is_not_replaced(trace: Path, tmp_path: Path) -> None:
+    """One of the tuner's own is."""
+    toml = tmp_path / "srj.toml"
+    toml.write_text('how = "inner"\n')
+    done = tune(trace, "-k", "id", "--quick", "-o", toml, code=1)
+    assert "or one by srj tune" in done.stderr
+    assert toml.read_text() == 'how = "inner"\n'
+    toml.unlink()
+    for limit in (50, 60):
+        tune(trace, "-k", "id", "--quick", "--memory", f"{limit} rows", "-o", toml)
+    assert 'size = "60 rows"' in toml.read_text()
+
+
 def test_without_matplotlib_a_plot_is_refused_at_once(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is simulated, with what to install."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
