@@ -3,7 +3,8 @@
 ``python -m benchmarks.tuner`` prints the tables of docs/tuning.md. The grid is every usable policy at 20 sizes in full, the tuner's
 own simulations for the last step. For each limit of memory the regret is how many more misses the pick has than the best cell
 of the grid within the limit; for a price of memory it is how much more it costs than the best of all cells. Each pick is timed
-from the keys on, LRU's curve included, and divided by the grid's time. ``--scale 0.3`` makes the traces shorter.
+from the keys on, LRU's curve included, and divided by the grid's time; both in seconds of the processor, for others may use the
+machine. ``--scale 0.2`` makes the traces shorter.
 """
 
 from __future__ import annotations
@@ -55,16 +56,16 @@ def _keys(name: str, **parameters: float) -> KeySequence:
 def full_grid(keys: KeySequence) -> tuple[list[int], dict[str, list[Trial]], float]:
     """The sizes, each policy's trials at them, and the seconds."""
     sizes = np.unique(np.geomspace(keys.distinct / 100, np.ceil(1.15 * keys.distinct), SIZES).astype(int)).tolist()
-    start = time.perf_counter()
+    start = time.process_time()
     trials = {policy: [in_full(keys, policy, rows) for rows in sizes] for policy in usable()}
-    return sizes, trials, time.perf_counter() - start
+    return sizes, trials, time.process_time() - start
 
 
 def timed_pick(keys: KeySequence, prices: Prices) -> tuple[Pick, float]:
     """The tuner's answer, and the seconds that it took."""
-    start = time.perf_counter()
+    start = time.process_time()
     found = pick(keys, lru_curve(keys), prices)
-    return found, time.perf_counter() - start
+    return found, time.process_time() - start
 
 
 def lines(name: str, keys: KeySequence) -> Iterator[str]:

@@ -169,13 +169,19 @@ def tune_trace(
     names = _split(key)
     try:
         # Mistakes first, before minutes of reading.
-        Prices(miss_cost=1 if miss_cost is None else miss_cost, row_bytes=row_bytes or 1, memory=memory, memory_cost=memory_cost)
+        Prices(
+            miss_cost=1 if miss_cost is None else miss_cost,
+            row_bytes=1 if row_bytes is None else row_bytes,
+            memory=memory,
+            memory_cost=memory_cost,
+        )
         if update_period is not None:
             parse_duration("--update-period", update_period)
         if plot is not None or html is not None:
             _check_matplotlib()
         check_own(output)
         with _bars() as bars:
+            measuring = None if url is None else bars.add_task("measuring the table", total=None)
             prices = priced(
                 miss_cost=miss_cost,
                 row_bytes=row_bytes,
@@ -184,7 +190,10 @@ def tune_trace(
                 table=None if url is None else Table(url),
                 key=_split(table_key) if table_key else names,
                 timeout=timeout,
+                progress=lambda step: None if measuring is None else bars.update(measuring, description=step),
             )
+            if measuring is not None:
+                bars.update(measuring, total=1.0, completed=1.0, description="measured")
             keys = _read(trace, names, rows, order_by, where, timeout, bars)
             task = bars.add_task("simulating", total=1.0)
             found = tune(

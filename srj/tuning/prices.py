@@ -106,7 +106,8 @@ def priced(
         SrjError: the table can't be used or reached.
     """
     batch, parts = None, []
-    cost, width = miss_cost or MISS_COST, row_bytes or ROW_BYTES
+    cost = MISS_COST if miss_cost is None else miss_cost
+    width = ROW_BYTES if row_bytes is None else row_bytes
     if table is not None:
         measured, batch = _measured_cost(table, key, timeout, progress)
         if miss_cost is None and measured is not None:

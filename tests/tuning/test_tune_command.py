@@ -106,6 +106,7 @@ def test_prices_are_measured_and_the_trace_may_be_a_table(postgres: servers.Serv
     [
         (["-k", "idd"], "did you mean 'id'?"),
         (["-k", "id", "--memory", "much"], "'much'"),
+        (["-k", "id", "--row-bytes", "0"], "row_bytes"),
         (["-k", "id", "--update-period", "soon"], "'soon'"),
         (["-k", "id", "--order-by", "id"], "only for a table"),
     ],
