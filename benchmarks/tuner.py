@@ -47,6 +47,10 @@ def traces(scale: float) -> Iterator[tuple[str, KeySequence]]:
     yield "latest", _keys("latest", length=made(1_000_000), relation=made(100_000), seed=_SEED)
     shifting = {"length": made(1_000_000), "distinct": made(50_000), "relation": made(200_000)}
     yield "shifting zipf", _keys("shifting zipf", seed=_SEED, **shifting)
+    # None of the tuner's numbers was chosen with an eye on these.
+    yield "movielens", _keys("movielens")
+    yield "hot spot", _keys("hot spot", length=made(1_000_000), relation=made(100_000), seed=_SEED)
+    yield "random walk", _keys("random walk", length=made(1_000_000), relation=made(100_000), seed=_SEED)
 
 
 def _keys(name: str, **parameters: float) -> KeySequence:
