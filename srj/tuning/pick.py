@@ -155,11 +155,14 @@ def _by_cost(search: _Search) -> tuple[Trial, str]:
 
 
 def _cheapest(search: _Search, trial: Trial) -> Trial:
-    """Of the sizes about this one, by a line through the misses at three of them over the logarithm of the size."""
+    """Of the sizes about this one, by a parabola through the misses at three of them over the logarithm of the size."""
     others = {min(max(int(trial.rows * factor), LEAST_ROWS), search.top) for factor in _AROUND} - {trial.rows}
     known = sorted([trial, *(search.estimate(trial.policy, rows) for rows in others)], key=lambda one: one.rows)
     between = np.unique(np.geomspace(known[0].rows, known[-1].rows, 33).astype(np.int64))
-    guessed = np.interp(np.log(between), np.log([one.rows for one in known]), [one.misses for one in known])
+    # A line would lie above a curve that bends, and prefer the sizes that were tried.
+    places, misses = np.log([one.rows / trial.rows for one in known]), [one.misses for one in known]
+    guessed = np.polyval(np.polyfit(places, misses, len(known) - 1), np.log(between / trial.rows))
+    guessed = np.clip(guessed, search.keys.distinct, search.keys.references)
     at = int(np.argmin(search.prices.cost(guessed, between)))
     return Trial(trial.policy, int(between[at]), float(guessed[at]), full=False)
 
