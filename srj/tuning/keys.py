@@ -127,7 +127,8 @@ def _of_column(column: pa.Array) -> U64:
         raise RequestError(
             f"expected keys that can be compared, got a column of type {kind}; name a column of a simple type"
         ) from None
-    return hash_keys(np.array(distinct, object))[encoded.indices.to_numpy(zero_copy_only=False)]
+    hashes = hash_keys(np.array(distinct, object))
+    return np.take(hashes, encoded.indices.to_numpy(zero_copy_only=False))
 
 
 def _text(value: object) -> str:

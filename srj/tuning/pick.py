@@ -56,26 +56,30 @@ class _Search:
     @property
     def top(self) -> int:
         """Rows beyond which there is nothing to hold, or no memory."""
-        return max(int(min(self.prices.most_rows, ceil(SLACK * self.keys.distinct))), LEAST_ROWS)
+        return max(int(min(self.prices.most_rows, ceil(_MORE_SLACK[-1] * self.keys.distinct))), LEAST_ROWS)
 
     def candidates(self, rows: int) -> list[str]:
         """The policies that may be best at this size.
 
-        Those that look at no use miss no less than LRU where references are independent (King, 1971), when LRU's curve is convex.
-        Only where it is not, as in a loop, the order of use may mislead.
+        Those that look at no use of an entry miss no less than LRU where references are independent (King, 1971), and LRU's curve
+        is convex then. Only where it is not, as in a loop, the order of use may mislead. That leads FIFO astray as LRU, so RANDOM
+        will do.
         """
         points, ratios = _hull(self.curve)
         above = float(self.curve.at(rows)) - float(np.interp(rows, points, ratios))
-        return [policy for policy in usable() if above > _CONCAVE or policy not in _BLIND]
+        left_out = _BLIND[:1] if above > _CONCAVE else _BLIND
+        return [policy for policy in usable() if policy not in left_out]
 
     def full(self, policy: str, rows: int) -> Trial:
         self.told(f"{policy} with {rows:,} rows in full")
         return self._kept(in_full(self.keys, policy, rows))
 
     def estimate(self, policy: str, rows: int) -> Trial:
-        """LRU's by its curve, which costs nothing; the others' by a mini-simulation."""
+        """LRU's by its curve, which costs nothing; the others' by a simulation that is cheaper than in full, if there is one."""
         if policy == "lru":
             return Trial(policy, rows, float(self.curve.at(rows)) * self.keys.references, full=False)
+        if self.mini.gains_nothing(rows):
+            return self.full(policy, rows)
         self.told(f"{policy} with {rows:,} rows in a mini-simulation")
         return self._kept(self.mini.run(policy, rows))
 
@@ -90,7 +94,9 @@ class _Search:
         """The best in full of those that may be the best by their estimates."""
         ranked = sorted(estimates, key=self.cost)
         near = [trial for trial in ranked if self.cost(trial) <= (1 + _MARGIN) * self.cost(ranked[0])]
-        return min((self.full(trial.policy, trial.rows) for trial in near[:_FINALISTS]), key=self.cost)
+        known = [trial for trial in near if trial.full]
+        unknown = [trial for trial in near if not trial.full][:_FINALISTS]
+        return min(known + [self.full(trial.policy, trial.rows) for trial in unknown], key=self.cost)
 
 
 def pick(
@@ -112,10 +118,10 @@ def pick(
 
     Example:
         >>> from srj.tuning import KeySequence, Prices, lru_curve
-        >>> keys = KeySequence.of(np.tile(np.arange(1000), 5))
+        >>> keys = KeySequence.of(np.tile(np.arange(5000), 5))
         >>> found = pick(keys, lru_curve(keys), Prices())
         >>> found.best, found.reason
-        (Trial(policy='lru', rows=1150, misses=1000, full=True), 'holds the 1,000 keys that come again, times 1.15')
+        (Trial(policy='lru', rows=5750, misses=5009, full=True), 'holds the 5,000 keys that come again, times 1.15')
     """
     search = _Search(keys, curve, prices, mini or MiniSimulation(keys), told, [])
     best, reason = (_held(search) or _at_limit(search)) if prices.memory_cost == 0 else _by_cost(search)

