@@ -127,8 +127,8 @@ def _of_column(column: pa.Array) -> U64:
         raise RequestError(
             f"expected keys that can be compared, got a column of type {kind}; name a column of a simple type"
         ) from None
-    hashes = hash_keys(np.array(distinct, object))
-    return np.take(hashes, encoded.indices.to_numpy(zero_copy_only=False))
+    numbers: npt.NDArray[np.int64] = encoded.indices.to_numpy(zero_copy_only=False)
+    return hash_keys(np.array(distinct, object))[numbers]
 
 
 def _text(value: object) -> str:

@@ -72,7 +72,7 @@ def test_as_json_with_a_price_of_memory(trace: Path, tmp_path: Path) -> None:
     found: dict[str, Any] = json.loads(done.stdout)
     assert (found["references"], found["curves"], found["best"]["rows"]) == (REFERENCES, [], 200)
     assert found["best"]["cost"] == pytest.approx(0.002 * found["best"]["misses"])
-    assert {trial["full"] for trial in found["trials"]} == {True, False}
+    assert {"clock", "lfu", "sieve"} <= {trial["policy"] for trial in found["trials"] if trial["full"]}
     assert 'size = "20 kB"' in toml.read_text()
     dear = json.loads(tune(trace, "-k", "id", "--quick", "--json", "--memory-cost", 50_000, "-o", toml).stdout)
     assert dear["best"]["rows"] < 800
@@ -98,7 +98,7 @@ def test_prices_are_measured_and_the_trace_may_be_a_table(postgres: servers.Serv
     lookup = parse_options({"config": toml}).lookup
     assert isinstance(lookup.batch.size, tuple)
     assert lookup.batch.size[0] < lookup.batch.size[1]
-    assert lookup.cache.size == "575 rows"  # type: ignore[union-attr]
+    assert lookup.cache.size == "750 rows"  # type: ignore[union-attr]  # so few keys need 1.5 times their room
 
 
 @pytest.mark.parametrize(
