@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 TRACES: dict[str, Callable[[], npt.NDArray[np.int64]]] = {
-    "zipf 1": lambda: zipf(40_000, 6_000, 1.0, 3),
-    "loop": lambda: np.arange(40_000) % 5_000,
-    "intervals": lambda: intervals([8_000] * 5, [1_000] * 5, 3),
+    "zipf 1": lambda: zipf(20_000, 4_000, 1.0, 3),
+    "loop": lambda: np.arange(20_000) % 3_000,
+    "intervals": lambda: intervals([5_000] * 4, [1_000] * 4, 3),
 }
 
 
@@ -40,11 +40,11 @@ def test_within_a_limit_no_usable_policy_misses_two_percent_less(name: str, shar
 
 def test_at_a_price_no_cell_of_a_grid_costs_two_percent_less() -> None:
     """Misses and memory together; dearer memory buys a smaller cache."""
-    keys = KeySequence.of(zipf(40_000, 6_000, 1.0, 3))
-    sizes = np.geomspace(60, 6_900, 10).astype(int).tolist()
+    keys = KeySequence.of(zipf(20_000, 4_000, 1.0, 3))
+    sizes = np.geomspace(100, 4_000, 8).astype(int).tolist()
     cells = [in_full(keys, policy, rows) for policy in ("lru", "lfu", "clock") for rows in sizes]
     chosen = []
-    for worth in (5_000.0, 50_000.0):
+    for worth in (5_000.0, 40_000.0):
         prices = Prices(memory_cost=worth)
         best = pick(keys, lru_curve(keys), prices).best
         assert prices.cost(best.misses, best.rows) <= 1.02 * min(prices.cost(cell.misses, cell.rows) for cell in cells)
@@ -68,10 +68,10 @@ def test_a_working_set_is_held_with_the_slack_that_sets_need(
     assert f"times {slack}" in found.reason
 
 
-@pytest.mark.parametrize("policy", ["lfu", "sieve", "s3fifo", "arc"])
+@pytest.mark.parametrize("policy", ["lfu", "sieve", "arc"])
 def test_a_mini_simulation_is_near_the_whole(policy: str) -> None:
-    """A quarter of the keys, some 3,300; the error is a share of all references."""
-    keys = KeySequence.of(zipf(100_000, 20_000, 1.0, 5))
+    """A quarter of the keys, some 2,700; the error is a share of all references."""
+    keys = KeySequence.of(zipf(50_000, 20_000, 1.0, 5))
     mini = MiniSimulation(keys, most=keys.distinct // 4, exact=0)
     for rows in (1_500, 5_000):
         whole = simulate(keys.codes, rows, policy).misses
