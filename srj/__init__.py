@@ -16,6 +16,7 @@ from srj.lookup.order import Disorder, Windows
 from srj.options import Batch, Cache
 from srj.restore import restore_order
 from srj.table import Table
+from srj.tuning import Tuning, profile
 
 __all__ = [
     "Batch",
@@ -30,9 +31,11 @@ __all__ = [
     "SrjError",
     "Table",
     "TableError",
+    "Tuning",
     "Windows",
     "enrich_in_pandas",
     "for_each_batch",
+    "profile",
     "restore_order",
     "srj_enrich",
 ]

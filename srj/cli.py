@@ -14,6 +14,7 @@ from rich.console import Console
 from srj.errors import SrjError
 from srj.experiments.commands import app as experiments
 from srj.table import Table
+from srj.tuning.command import tune_trace
 
 _WIDE = 1000  # characters
 
@@ -26,6 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(experiments, name="experiment")
+app.command("tune", no_args_is_help=True)(tune_trace)
 
 
 def main() -> None:

@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[1]
             "srj/sizing",
             ["pyspark", "srj.lookup", "srj.databases", "srj.cache_policies", "srj.enrich", "srj.operators", "srj.experiments"],
         ),
+        ("srj/tuning", ["srj.enrich", "srj.operators", "srj.experiments", "srj.cli"]),
         ("operators/worker.py", ["pyspark"]),
         ("experiments/traces", ["pyspark", "srj.lookup", "srj.databases", "srj.enrich", "srj.operators", "matplotlib"]),
         ("operators", ["srj.enrich", "srj.session", "srj.forms"]),

@@ -117,6 +117,10 @@ class Session:
             self._driver.server_status = result.server_status
         return Result(result.rows or (), getattr(result, "fields", ()))
 
+    async def streaming(self, kind: Any) -> Any:
+        """A cursor of the driver's own, of this class, for a result that is read piece by piece."""
+        return await self._driver.cursor(kind)
+
     def literal(self, value: str | int) -> str:
         """A value as an SQL literal, quoted by the driver for this session's sql_mode."""
         quoted: str = self._driver.escape(value)

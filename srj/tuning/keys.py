@@ -1,0 +1,135 @@
+"""A trace in memory: which key each row asked for, as numbers; and a part of its keys for a mini-simulation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from srj.errors import RequestError
+from srj.sizing import hash_keys
+from srj.sizing.keys import factorised, mix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy.typing as npt
+
+    U64 = npt.NDArray[np.uint64]
+    I32 = npt.NDArray[np.int32]
+
+_ALL = 2.0**64
+
+
+@dataclass(frozen=True, eq=False)
+class KeySequence:
+    """The keys of a stream in the order of its rows.
+
+    Attributes:
+        codes: each reference's key, a number below `distinct`, in the order of first references; 4 bytes a reference.
+        hashes: each distinct key's 64-bit hash, by which a sample is taken.
+        nulls: rows left out because a part of their key is NULL: they ask nothing.
+
+    Example:
+        >>> keys = KeySequence.of(np.array(["b", "a", "b"]))
+        >>> keys.codes.tolist(), keys.references, keys.distinct
+        ([0, 1, 0], 3, 2)
+    """
+
+    codes: I32
+    hashes: U64
+    nulls: int = 0
+
+    @classmethod
+    def of(cls, keys: npt.NDArray[Any]) -> KeySequence:
+        """From an array of whole numbers or strings, none of them NULL.
+
+        Raises:
+            RequestError: keys of another type or shape, or none.
+        """
+        return cls._of_hashes([hash_keys(keys)], 0)
+
+    @classmethod
+    def from_chunks(cls, chunks: Iterable[Sequence[pa.Array]]) -> KeySequence:
+        """From pieces of the key's columns, which may be of any type that Arrow compares; 12 bytes a row are kept meanwhile.
+
+        Raises:
+            RequestError: no row has a key.
+        """
+        parts, nulls = [], 0
+        for columns in chunks:
+            hashes, left_out = _hashed(columns)
+            parts.append(hashes)
+            nulls += left_out
+        return cls._of_hashes(parts, nulls)
+
+    @classmethod
+    def _of_hashes(cls, parts: list[U64], nulls: int) -> KeySequence:
+        hashes = np.concatenate(parts) if parts else np.zeros(0, np.uint64)
+        if not hashes.size:
+            raise RequestError(f"expected a trace with at least one key, got none in {nulls:,} rows; name another column")
+        distinct, codes = factorised(hashes)
+        return cls(codes, distinct.to_numpy(zero_copy_only=False), nulls)
+
+    @property
+    def references(self) -> int:
+        """Rows that have a key."""
+        return self.codes.size
+
+    @property
+    def distinct(self) -> int:
+        """Keys that occur."""
+        return self.hashes.size
+
+    def sampled(self, rate: float) -> KeySequence:
+        """The references to the keys whose hash is in the first `rate` of all: of each key all or none."""
+        if rate >= 1:
+            return self
+        # Mixed anew: SHARDS takes its sample by the hash itself, and the two shall err independently.
+        taken = mix(self.hashes) < np.uint64(rate * _ALL)
+        if not taken.any():
+            taken[0] = True
+        numbers = (np.cumsum(taken, dtype=np.int32) - 1).astype(np.int32)
+        return KeySequence(numbers[self.codes[taken[self.codes]]], self.hashes[taken])
+
+
+def _hashed(columns: Sequence[pa.Array]) -> tuple[U64, int]:
+    """A hash for each row whose key has no NULL in it, and how many others there are."""
+    valid = columns[0].is_valid()
+    for column in columns[1:]:
+        valid = pc.and_(valid, column.is_valid())
+    rows = len(valid)
+    kept = [column.filter(valid) for column in columns]
+    hashes = _of_column(kept[0])
+    for column in kept[1:]:
+        # Mixed between the columns, so that (1, 2) and (2, 1) are two keys.
+        hashes = mix(mix(hashes) ^ _of_column(column))
+    return hashes, rows - hashes.size
+
+
+def _of_column(column: pa.Array) -> U64:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.dictionary_decode(), kind.value_type
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    elif pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        column = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+    if pa.types.is_integer(column.type):
+        return hash_keys(column.to_numpy(zero_copy_only=False))
+    try:
+        encoded = column.dictionary_encode()
+        distinct = [_text(value) for value in encoded.dictionary.to_pylist()]
+    except pa.ArrowException:
+        raise RequestError(
+            f"expected keys that can be compared, got a column of type {kind}; name a column of a simple type"
+        ) from None
+    numbers: npt.NDArray[np.int64] = encoded.indices.to_numpy(zero_copy_only=False)
+    return hash_keys(np.array(distinct, object))[numbers]
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else value.decode("latin-1") if isinstance(value, bytes) else str(value)

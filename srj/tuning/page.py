@@ -1,0 +1,57 @@
+"""A tuning as one page, pictures inside."""
+
+from __future__ import annotations
+
+import base64
+from html import escape
+from typing import TYPE_CHECKING
+
+from srj.tuning.picture import drawn
+from srj.tuning.report import facts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from srj.tuning.tuning import Tuning
+
+_STYLE = (
+    "body{font:16px/1.5 sans-serif;max-width:64em;margin:2em auto;padding:0 1em}img{max-width:100%}table{border-collapse:collapse}"
+    "td,th{border:1px solid #ccc;padding:.2em .6em;text-align:right}td:first-child,th:first-child{text-align:left}"
+    ".facts td{text-align:left}pre{background:#f4f4f4;padding:1em;overflow:auto}"
+)
+
+
+def page(tuning: Tuning) -> str:
+    """The page.
+
+    Raises:
+        RequestError: matplotlib is not installed.
+    """
+    picture = base64.b64encode(drawn(tuning)).decode()
+    facts_rows = "".join(f"<tr><td><b>{escape(label)}</b></td><td>{escape(text)}</td></tr>" for label, text in facts(tuning))
+    parts = [
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>srj tune: {escape(tuning.trace)}</title>',
+        f"<style>{_STYLE}</style><h1>{escape(tuning.trace)}</h1><table class=facts>{facts_rows}</table>",
+        f"<h2>srj.toml</h2><pre>{escape(tuning.toml())}</pre>",
+        f'<h2>Miss ratio by size</h2><img alt="miss ratio over the cache\'s rows" src="data:image/png;base64,{picture}">',
+    ]
+    if tuning.curves:
+        rows = (
+            [f"{curve.policy}{'' if curve.usable else ' *'}", *(f"{ratio:.3f}" for ratio in curve.ratios)]
+            for curve in tuning.curves
+        )
+        parts.append(_table(["policy", *(f"{size:,}" for size in tuning.sizes)], rows))
+        parts.append("<p>* in its exact form only: shown to compare, not recommended</p>")
+    trials = (
+        [trial.policy, f"{trial.rows:,}", f"{trial.misses:,.0f}", "in full" if trial.full else "estimate"]
+        for trial in tuning.trials
+    )
+    parts += ["<h2>Simulations behind the choice</h2>", _table(["policy", "rows", "misses", ""], trials)]
+    parts += [f"<p>{escape(note)}</p>" for note in tuning.notes]
+    return "\n".join([*parts, "</html>", ""])
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(text)}</th>" for text in headings)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>"

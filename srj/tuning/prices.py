@@ -1,0 +1,162 @@
+"""What a miss and a gigabyte of cache cost, given or measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from srj.quantities import number_from, parse_size, whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from srj.table import Table
+
+ROW_BYTES = 100
+"""What a row is taken to need in the cache where nobody says: a key and a few short columns."""
+MISS_COST = 0.001
+"""Seconds for a missed key where nobody says; a guess, which only matters where memory has a price too."""
+_ROWS = 100_000  # of a cache by which the bytes of a row are measured
+_KEY_WIDTH = 16
+GB = 1e9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """What the tuner weighs.
+
+    Attributes:
+        miss_cost: seconds that the database works for a missed key.
+        row_bytes: of a row in the cache, with its key and what the cache adds.
+        memory: most memory (``"512 MB"``, ``"100_000 rows"``, bytes as an int); None: no limit.
+        memory_cost: what a gigabyte of cache has to save during the trace to be worth it, in seconds of the database's work; 0:
+            memory is free up to its limit.
+        batch_size: keys in a lookup that the measured cost suggests; None: not measured.
+        origin: where the miss's cost and the row's bytes come from, for people.
+
+    Raises:
+        RequestError: a number or a size that is none.
+
+    Example:
+        >>> Prices(memory="1 MB", row_bytes=100).most_rows, Prices(memory="500 rows").most_rows
+        (10000, 500)
+    """
+
+    miss_cost: float = MISS_COST
+    row_bytes: float = ROW_BYTES
+    memory: str | int | None = None
+    memory_cost: float = 0.0
+    batch_size: int | None = None
+    origin: str = f"{MISS_COST * 1e3:g} ms a missed key and {ROW_BYTES} bytes a row are assumed"
+
+    def __post_init__(self) -> None:
+        number_from("miss_cost", self.miss_cost, 0, above=True)
+        number_from("row_bytes", self.row_bytes, 1)
+        number_from("memory_cost", self.memory_cost, 0)
+        if self.memory is not None:
+            parse_size(self.memory)
+        if self.batch_size is not None:
+            whole_number("batch_size", self.batch_size, 1, 100_000)
+
+    @property
+    def most_rows(self) -> float:
+        """Rows that the memory holds; infinite without a limit."""
+        if self.memory is None:
+            return inf
+        amount, unit = parse_size(self.memory)
+        return max(amount if unit == "rows" else int(amount / self.row_bytes), 1)
+
+    def bytes_of(self, rows: float) -> float:
+        """Memory for so many rows."""
+        return rows * self.row_bytes
+
+    def cost(self, misses: Any, rows: Any) -> Any:
+        """Seconds for so many misses, and what the memory is worth; numbers or arrays.
+
+        >>> Prices(miss_cost=0.5, row_bytes=1000, memory_cost=2.0).cost(10, 1_000_000)
+        7.0
+        """
+        return misses * self.miss_cost + rows * (self.row_bytes * self.memory_cost / GB)
+
+
+def priced(
+    *,
+    miss_cost: float | None = None,
+    row_bytes: float | None = None,
+    memory: str | int | None = None,
+    memory_cost: float = 0.0,
+    table: Table | None = None,
+    key: Sequence[str] = (),
+    timeout: float = 30.0,
+    progress: Callable[[str], None] = lambda _step: None,
+) -> Prices:
+    """Prices as given, and measured at the table where they are not.
+
+    Args:
+        miss_cost, row_bytes, memory, memory_cost: as in `Prices`; None for the first two: measured if there is a table.
+        table: whose lookups are measured, as by `srj check`.
+        key: its key columns.
+        timeout: seconds that a question to the database may take.
+        progress: called with what is done next.
+
+    Raises:
+        SrjError: the table can't be used or reached.
+    """
+    batch, parts = None, []
+    cost = MISS_COST if miss_cost is None else miss_cost
+    width = ROW_BYTES if row_bytes is None else row_bytes
+    if table is not None:
+        measured, batch = _measured_cost(table, key, timeout, progress)
+        if miss_cost is None and measured is not None:
+            cost = measured
+            parts.append(f"{cost * 1e6:,.0f} µs a missed key measured at the table")
+        if row_bytes is None:
+            width = _measured_bytes(table, key, timeout)
+            parts.append(f"{width:,.0f} bytes a row by the table's columns")
+    if miss_cost is not None:
+        parts.append(f"{cost * 1e6:,.0f} µs a missed key as given")
+    elif not any("missed key" in part for part in parts):
+        parts.append(f"{cost * 1e3:g} ms a missed key assumed")
+    if row_bytes is not None:
+        parts.append(f"{width:,.0f} bytes a row as given")
+    elif table is None:
+        parts.append(f"{width:,.0f} bytes a row assumed")
+    return Prices(
+        miss_cost=cost, row_bytes=width, memory=memory, memory_cost=memory_cost, batch_size=batch, origin="; ".join(parts)
+    )
+
+
+def _measured_cost(
+    table: Table, key: Sequence[str], timeout: float, progress: Callable[[str], None]
+) -> tuple[float | None, int | None]:
+    """Seconds a key in lookups of the best size, and that size; None where the table has too few keys."""
+    from srj.check import check  # noqa: PLC0415  only where a table is given
+
+    report = check(table, key, timeout=timeout, progress=progress)
+    if report.cost is None:
+        trips = report.round_trips
+        return (trips[-1].milliseconds / trips[-1].keys / 1e3, None) if trips else (None, None)
+    line = report.cost
+    return line.milliseconds / line.batch_size / 1e3 + line.microseconds_per_key / 1e6, line.batch_size
+
+
+def _measured_bytes(table: Table, key: Sequence[str], timeout: float) -> float:
+    """Of a row in the columnar cache, by the types and mean widths that the database tells."""
+    from srj.databases.base import Question  # noqa: PLC0415  only where a table is given
+    from srj.lookup.describe import describe  # noqa: PLC0415
+    from srj.lookup.layout import Contents  # noqa: PLC0415
+
+    description = describe(Question(table.url, table.name, tuple(key), table.columns, table.where), timeout)
+    columns = pa.schema([(column.name, column.stored) for column in description.columns])
+    widths = [_KEY_WIDTH] * len(description.key) + [column.width for column in description.columns]
+    contents = Contents.of(
+        [column.type for column in description.key],
+        columns,
+        unique=description.unique,
+        rows_per_key=description.rows_per_key,
+        widths=widths,
+    )
+    return contents.nbytes(None, _ROWS) / _ROWS

@@ -1,0 +1,1 @@
+"""The tuner: what it reads, what it picks, what it writes."""

@@ -1,0 +1,133 @@
+"""A trace's keys: which are the same, which are left out, and samples of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from srj.errors import RequestError
+from srj.tuning import KeySequence, read_trace
+from tests.sizing.traces import zipf
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests import servers
+    from tests.ground import Ground
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [3, 1, 3, None, 2],
+        ["b", "a", "b", None, "größe\0"],
+        [b"\xff", b"", b"\xff", None, b"\0"],
+        [True, False, True, None, True],
+        [1.5, -0.5, 1.5, None, float("inf")],
+        [Decimal("1.10"), Decimal("2.00"), Decimal("1.10"), None, Decimal("1.00")],
+        [dt.date(2024, 1, 1), dt.date(1969, 1, 1), dt.date(2024, 1, 1), None, dt.date(2024, 1, 2)],
+        [dt.datetime(2024, 1, 1, 5), dt.datetime(1969, 1, 1), dt.datetime(2024, 1, 1, 5), None, dt.datetime(2024, 1, 2)],  # noqa: DTZ001
+    ],
+)
+def test_keys_of_every_type_are_numbered_as_they_first_come(values: list[Any]) -> None:
+    """Also where they come in pieces, or as a dictionary; NULLs are counted and left out."""
+    whole = pa.array(values)
+    seen: dict[Any, int] = {}
+    expected = [seen.setdefault(value, len(seen)) for value in values if value is not None]
+    for chunks in ([[whole]], [[whole.slice(0, 2)], [whole.slice(2)]], [[whole.dictionary_encode()]]):
+        keys = KeySequence.from_chunks(chunks)
+        assert keys.codes.tolist() == expected
+        assert (keys.references, keys.distinct, keys.nulls) == (4, len(seen), 1)
+
+
+def test_a_composite_key_is_the_same_only_if_all_its_parts_are() -> None:
+    """In their order; a NULL in one part leaves the row out."""
+    first, second = pa.array([1, 2, 1, 1, None, 1]), pa.array([2, 1, 2, 1, 1, None])
+    keys = KeySequence.from_chunks([[first, second]])
+    assert keys.codes.tolist() == [0, 1, 0, 2]
+    assert keys.nulls == 2
+
+
+def test_a_sample_has_all_references_of_its_keys_in_their_order() -> None:
+    """And about the share of the keys that was asked for."""
+    keys = KeySequence.of(zipf(50_000, 10_000, 0.5, 1))
+    sample = keys.sampled(0.25)
+    assert sample.distinct == pytest.approx(keys.distinct / 4, rel=0.1)
+    of_all = keys.hashes[keys.codes]
+    assert np.array_equal(sample.hashes[sample.codes], of_all[np.isin(of_all, sample.hashes)])
+    assert keys.sampled(1.0) is keys
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_files_are_read_piece_by_piece_with_the_share_that_is_done(tmp_path: Path, kind: str) -> None:
+    """Parquet and CSV, NULLs left out; numbers in a CSV may become text further down."""
+    path, values = tmp_path / f"trace.{kind}", [*range(300_000), *range(1000), None]
+    table = pa.table({"id": values, "other": values})
+    if kind == "parquet":
+        pq.write_table(table, path)
+    else:
+        path.write_text("id,other\n" + "\n".join(f"{'' if v is None else v},x" for v in values) + "\nA1,x\n")
+    told: list[tuple[float | None, int]] = []
+    keys = read_trace(path, ["id"], progress=lambda share, rows: told.append((share, rows)))
+    assert (keys.distinct, keys.nulls) == (300_000 + (kind == "csv"), 1)
+    assert np.array_equal(keys.codes[300_000:301_000], np.arange(1000))
+    shares, rows = zip(*told, strict=True)
+    assert len(told) > 1
+    assert list(shares) == sorted(shares)
+    assert shares[-1] == 1.0
+    assert rows[-1] == keys.references + 1
+    assert read_trace(path, ["id"], rows=7).references == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "key", "expected"),
+    [
+        ("none.csv", None, "id", "none.csv"),
+        ("trace.csv", "id\n1\n", "ids", "did you mean 'id'?"),
+        ("trace.csv", "id\n", "id", "at least one key"),
+        ("trace.parquet", "id\n1\n", "id", "expected parquet"),
+        ("trace.json", "{}", "id", "'trace.json'; convert it"),
+    ],
+)
+def test_what_can_not_be_read_is_said_in_one_sentence(
+    tmp_path: Path, name: str, content: str | None, key: str, expected: str
+) -> None:
+    """With the file's name and what to do."""
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(RequestError, match=r"^expected [^\n]*$") as caught:
+        read_trace(tmp_path / name, [key])
+    assert expected in str(caught.value)
+
+
+def test_a_tables_columns_are_a_trace(ground: Ground) -> None:
+    """In the order asked for, under a condition, of numbers and texts; the server's rows come in pieces."""
+    ground.table("past", "at int, id bigint, site varchar(9)")
+    values = ", ".join(f"({99 - at}, {at % 7}, {'NULL' if at == 5 else repr('s' + str(at % 3))})" for at in range(100))
+    ground.sql(f"INSERT INTO past VALUES {values}")
+    source = f"{ground.url}#past"
+    keys = read_trace(source, ["id"], order_by="at", where="at >= 10 -- later ones")
+    expected = [(99 - at) % 7 for at in range(10, 100)]
+    first = list(dict.fromkeys(expected))
+    assert keys.codes.tolist() == [first.index(key) for key in expected]
+    both = read_trace(source, ["id", "site"], rows=50, order_by="at DESC")
+    assert (both.references, both.distinct, both.nulls) == (49, 21, 1)
+
+
+def test_a_large_table_comes_in_several_pieces(postgres: servers.Server) -> None:
+    """None of its rows is lost between them."""
+    postgres.execute("CREATE TABLE tuned_past AS SELECT i % 40000 AS id FROM generate_series(0, 149999) i; ANALYZE tuned_past")
+    told: list[int] = []
+    try:
+        keys = read_trace(f"{postgres.url}#tuned_past", ["id"], order_by="ctid", progress=lambda _share, rows: told.append(rows))
+    finally:
+        postgres.execute("DROP TABLE tuned_past")
+    assert len(told) == 3
+    assert told[-1] == 150_000
+    assert np.array_equal(keys.codes, np.arange(150_000) % 40_000)

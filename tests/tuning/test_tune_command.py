@@ -1,0 +1,147 @@
+"""`srj tune` as a user runs it, and what it writes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from srj.cli import app
+from srj.options import Cache, parse_options
+from tests.sizing.traces import zipf
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+    from tests import servers
+
+REFERENCES = 4_000
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Parquet file with the keys of a Zipf trace."""
+    path = tmp_path_factory.mktemp("trace") / "orders.parquet"
+    pq.write_table(pa.table({"id": zipf(REFERENCES, 800, 0.9, 1)}), path)
+    return path
+
+
+def tune(*arguments: object, code: int = 0) -> Result:
+    """Run the command and hold it to an exit code."""
+    done = CliRunner().invoke(app, ["tune", *map(str, arguments)])
+    assert done.exit_code == code, done.output
+    return done
+
+
+def test_all_that_it_writes(trace: Path, tmp_path: Path) -> None:
+    """The settings are those that `config=` loads; the page needs nothing beside it; the pictures are pictures."""
+    toml, plot, html = tmp_path / "srj.toml", tmp_path / "curves.png", tmp_path / "page.html"
+    shown = tune(
+        trace, "-k", "id", "--memory", "120 rows", "--update-period", "2 h", "-o", toml, "--plot", plot, "--html", html
+    ).stdout
+    lookup = parse_options({"config": toml}).lookup
+    assert isinstance(lookup.cache, Cache)
+    assert lookup.cache.size == "120 rows"
+    assert lookup.cache.policy in shown
+    assert (lookup.ttl, lookup.batch.size) == (7200.0, "auto")
+    for text in ("4,000 references", "120 rows", "at most one renewal behind", "wtinylfu *", "in full", str(toml)):
+        assert text in shown
+    assert plot.read_bytes().startswith(PNG)
+    page = html.read_text()
+    HTMLParser().feed(page)
+    sources = re.findall(r'(?:src|href)="([^"]*)"', page)
+    assert len(sources) == 1
+    assert base64.b64decode(sources[0].removeprefix("data:image/png;base64,"), validate=True).startswith(PNG)
+    assert 'policy = "' in page.replace("&quot;", '"')
+
+
+def test_as_json_with_a_price_of_memory(trace: Path, tmp_path: Path) -> None:
+    """All figures, and nothing but JSON on standard output; a memory limit in bytes is written as it was given."""
+    toml = tmp_path / "new folder" / "srj.toml"
+    done = tune(trace, "-k", "id", "--quick", "--json", "--memory", "20 kB", "--miss-cost", 0.002, "-o", toml)
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert (found["references"], found["curves"], found["best"]["rows"]) == (REFERENCES, [], 200)
+    assert found["best"]["cost"] == pytest.approx(0.002 * found["best"]["misses"])
+    assert {"clock", "lfu", "sieve"} <= {trial["policy"] for trial in found["trials"] if trial["full"]}
+    assert 'size = "20 kB"' in toml.read_text()
+    dear = json.loads(tune(trace, "-k", "id", "--quick", "--json", "--memory-cost", 50_000, "-o", toml).stdout)
+    assert dear["best"]["rows"] < 800
+    assert parse_options({"config": toml}).lookup.cache.size == f"{dear['best']['rows']:_} rows"  # type: ignore[union-attr]
+
+
+def test_prices_are_measured_and_the_trace_may_be_a_table(postgres: servers.Server, tmp_path: Path) -> None:
+    """The batch's bounds follow from the lookups' cost; no password is shown."""
+    postgres.execute(
+        "CREATE TABLE tuned (id int PRIMARY KEY, name text); "
+        "INSERT INTO tuned SELECT i, 'name ' || i FROM generate_series(1, 3000) i; "
+        "CREATE TABLE tuned_orders AS SELECT i AS n, (i * 7) % 500 AS product FROM generate_series(1, 3000) i; ANALYZE"
+    )
+    toml = tmp_path / "srj.toml"
+    arguments = ("-k", "product", "--order-by", "n", "--quick", "-o", toml, "--url", f"{postgres.url}#tuned", "--table-key", "id")
+    try:
+        shown = tune(f"{postgres.url}#tuned_orders", *arguments).stdout
+    finally:
+        postgres.execute("DROP TABLE tuned, tuned_orders")
+    assert "measured at the table" in shown
+    assert "product of tuned_orders: 3,000 references to 500 keys" in shown
+    assert postgres.password not in shown + toml.read_text()
+    lookup = parse_options({"config": toml}).lookup
+    assert isinstance(lookup.batch.size, tuple)
+    assert lookup.batch.size[0] < lookup.batch.size[1]
+    assert lookup.cache.size == "750 rows"  # type: ignore[union-attr]  # so few keys need 1.5 times their room
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["-k", "idd"], "did you mean 'id'?"),
+        (["-k", "id", "--memory", "much"], "'much'"),
+        (["-k", "id", "--row-bytes", "0"], "row_bytes"),
+        (["-k", "id", "--update-period", "soon"], "'soon'"),
+        (["-k", "id", "--order-by", "id"], "only for a table"),
+    ],
+)
+def test_mistakes_are_one_sentence(trace: Path, tmp_path: Path, arguments: list[str], expected: str) -> None:
+    """On standard error, and nothing is written."""
+    done = tune(trace, *arguments, "-o", tmp_path / "srj.toml", code=1)
+    assert done.stdout == ""
+    assert expected in done.stderr
+    assert done.stderr.startswith("srj: expected ")
+    assert not (tmp_path / "srj.toml").exists()
+
+
+def test_a_file_that_somebody_wrote_is_not_replaced(trace: Path, tmp_path: Path) -> None:
+    """One of the tuner's own is."""
+    toml = tmp_path / "srj.toml"
+    toml.write_text('how = "inner"\n')
+    done = tune(trace, "-k", "id", "--quick", "-o", toml, code=1)
+    assert "or one by srj tune" in done.stderr
+    assert toml.read_text() == 'how = "inner"\n'
+    toml.unlink()
+    for limit in (50, 60):
+        tune(trace, "-k", "id", "--quick", "--memory", f"{limit} rows", "-o", toml)
+    assert 'size = "60 rows"' in toml.read_text()
+
+
+def test_without_matplotlib_a_plot_is_refused_at_once(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is simulated, with what to install."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    done = tune(trace, "-k", "id", "-o", tmp_path / "srj.toml", "--plot", tmp_path / "x.png", code=1)
+    assert "pip install matplotlib" in done.stderr
+
+
+def test_help_says_what_each_option_does() -> None:
+    """Enough to use the command without another page."""
+    shown = CliRunner().invoke(app, ["tune", "--help"], env={"COLUMNS": "120", "TERMINAL_WIDTH": "120"}).stdout
+    for text in ("--memory-cost", "--miss-cost", "--update-period", "--order-by", "--html", "Exit codes", "Example: srj tune"):
+        assert text in shown
