@@ -91,12 +91,12 @@ class _Search:
         return float(self.prices.cost(trial.misses, trial.rows))
 
     def final(self, estimates: list[Trial]) -> Trial:
-        """The best in full of those that may be the best by their estimates."""
+        """The best of all full simulations, once those are made that may be the best by their estimates."""
         ranked = sorted(estimates, key=self.cost)
         near = [trial for trial in ranked if self.cost(trial) <= (1 + _MARGIN) * self.cost(ranked[0])]
-        known = [trial for trial in near if trial.full]
-        unknown = [trial for trial in near if not trial.full][:_FINALISTS]
-        return min(known + [self.full(trial.policy, trial.rows) for trial in unknown], key=self.cost)
+        for trial in [trial for trial in near if not trial.full][:_FINALISTS]:
+            self.full(trial.policy, trial.rows)
+        return min((trial for trial in self.trials if trial.full), key=lambda trial: (self.cost(trial), trial.rows))
 
 
 def pick(
