@@ -258,7 +258,6 @@ REFUSED = [
     (pa.int32(), pa.bool_(), "BOOLEAN"),
     (pa.string(), pa.binary(), "BINARY"),
     (pa.binary(), pa.string(), "STRING"),
-    (pa.list_(pa.int64()), pa.int64(), "BIGINT"),
 ]
 
 
@@ -279,6 +278,12 @@ def test_a_lossy_type_is_refused_with_the_cast_that_is_then_accepted(source: pa.
     known |= {"DATE": pa.date32(), "TIMESTAMP": UTC_TIME, "TIMESTAMP_NTZ": pa.timestamp("us"), "BOOLEAN": pa.bool_()}
     known |= {"DECIMAL(9,2)": pa.decimal128(9, 2), "DECIMAL(20,0)": pa.decimal128(20, 0)}
     check_key_type(known[cast], key(target), "order.id")
+
+
+def test_what_spark_can_not_cast_is_refused_without_one() -> None:
+    """An advice that fails is none."""
+    with pytest.raises(RequestError, match=r"array<bigint>; name another column, for Spark has no cast to BIGINT$"):
+        check_key_type(pa.list_(pa.int64()), key(pa.int64()), "order.id")
 
 
 def test_a_column_name_that_needs_quotes_gets_them_in_the_cast() -> None:

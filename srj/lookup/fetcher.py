@@ -229,9 +229,6 @@ class Fetcher:
         self._loop.close()
 
     def _arm(self, flight: Flight) -> None:
-        # The flight before is sealed; its timer, which may have long to go, would keep all its rows until then.
-        if self._timer is not None:
-            self._timer.cancel()
         self._timer = self._loop.call_later(self._max_wait, self._seal_late, flight)
 
     def _seal_late(self, flight: Flight) -> None:
@@ -241,6 +238,10 @@ class Fetcher:
                     self._seal(flight)
 
     def _take_off(self, flight: Flight) -> None:
+        # Its timer, which may have long to go, would keep all its rows until then. The next flight's has not begun.
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._ready.append(flight)
         self._launch()
 
