@@ -141,10 +141,12 @@ def _has_cast(stream: pa.DataType, wanted: pa.DataType) -> bool:
     if types.is_boolean(wanted):
         return _is_number(stream)
     if _is_number(wanted):
-        return not is_day_or_local and not (types.is_duration(stream) and types.is_floating(wanted))
+        is_span = types.is_duration(stream) or types.is_time(stream)
+        return not is_day_or_local and not (is_span and types.is_floating(wanted))
     # Of an instant a number is the seconds since 1970; dates and times without a zone are made of no number.
     is_instant = wanted.tz is not None if types.is_timestamp(wanted) else False
-    return bool(is_day_or_local or types.is_timestamp(stream) or (is_instant and _is_number(stream)))
+    is_moment = is_day_or_local or types.is_timestamp(stream) or (types.is_time(stream) and types.is_timestamp(wanted))
+    return bool(is_moment or (is_instant and _is_number(stream)))
 
 
 def _is_number(arrow: pa.DataType) -> bool:

@@ -106,7 +106,8 @@ def test_keys_of_every_type_come_from_spark(spark: SparkSession, store: Store, g
 def test_the_cast_in_a_refusal_is_one_that_spark_has(spark: SparkSession) -> None:
     """Of every type of a stream's column to every type of a key; where Spark has none, the message says so."""
     keys = [entry.key for entry in (*postgresql_table.ENTRIES, *mysql_table.ENTRIES) if entry.key is not None]
-    pairs = {(stream, key.arrow): key for key in keys for stream in STREAM_TYPES if stream not in accepted(key)}
+    streams = [*STREAM_TYPES, pa.time64("ns")]
+    pairs = {(stream, key.arrow): key for key in keys for stream in streams if stream not in accepted(key)}
     kinds = {stream: from_arrow_type(stream, prefer_timestamp_ntz=True) for stream, _ in pairs}
     frames = {stream: spark.createDataFrame([], StructType([StructField("x", kind)])) for stream, kind in kinds.items()}
     missing = 0
