@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srj import Batch, ConnectionFailedError, LookupFailedError, MultipleMatchesError
+from srj.lookup.flight import Flight
 from srj.lookup.joined import Joined
 from srj.lookup.keys import Keys
 from srj.lookup.operator import Operator
@@ -26,8 +27,9 @@ from tests.scripted import ArrowRows, Scripted, scripted_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from srj.lookup.flight import Arrivals, Flight
+    from srj.lookup.flight import Arrivals
 
 KEYS = st.one_of(st.none(), st.integers(0, 30))
 BATCHES = st.lists(st.lists(KEYS, max_size=40), max_size=12)
@@ -180,6 +182,29 @@ def test_input_is_read_ahead_of_slow_lookups_but_not_without_end(in_order: bool)
     finally:
         engine.close()
     assert 4 <= read <= 6
+
+
+def test_all_that_an_operator_has_heard_of_is_in_the_cache_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the batch thread gets no further than to tell it: another worker finds the keys, also if this one is ended."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    announce = Flight.announce
+
+    def announce_and_sleep(flight: Flight) -> None:
+        announce(flight)
+        time.sleep(0.2)
+
+    monkeypatch.setattr(Flight, "announce", announce_and_sleep)
+    database = Scripted(values_of({1: 1, 2: 1}))
+    engines = [scripted_engine(database, shared_as="one") for _ in range(2)]
+    try:
+        for engine in engines:
+            operator = Operator(engine)
+            assert len(list(operator.in_order([(pa.array([1, 2], pa.int64()),)]))) == 1
+            operator.take_metrics()
+    finally:
+        for engine in engines:
+            engine.close()
+    assert database.asked == [[1, 2]]
 
 
 def test_a_closing_engine_sends_no_more_lookups() -> None:

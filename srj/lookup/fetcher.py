@@ -264,9 +264,9 @@ class Fetcher:
             flight.fail(_closed())
         except Exception as error:  # whatever it is, those who wait must hear of it rather than wait for ever
             flight.fail(error)
-        # First this: who finds its keys in the cache has already heard of those rows that waited for them.
-        flight.announce()
+        # First this: whoever hears of it can store it, and does so at the end of a task, after which nobody may come for long.
         self._landed.append(flight)
+        flight.announce()
         self._after_landing()
 
     async def _ask(self, flight: Flight) -> Answer:

@@ -263,12 +263,9 @@ def test_after_a_minute_s_pause_new_workers_know_all_that_was_fetched(pause: Fut
     # In the cache of 128 MB is ample room: of the first micro-batch nothing was given up.
     expected_hits = {"lasting": [0, 2000], "default": [0, 1500]}
     for name, found in result["metrics"].items():
-        bypasses = 0
         for one, hits in zip(found, expected_hits[name], strict=True):
             assert (one["rows"], one["absent"]) == (2000, 500)
-            # On a busy machine a task may have to do without the cache: then its 500 rows are asked anew, by itself or, where it
-            # could not store them, by the next micro-batch; and it is counted.
-            bypasses += one["bypasses"]
-            assert one["hits"] == hits or hits - 500 * bypasses <= one["hits"] < hits, (name, found)
+            # On a busy machine a probe may have to do without the cache: then a task's 500 rows are asked anew, and it is counted.
+            assert one["hits"] == hits or hits - 500 * one["bypasses"] <= one["hits"] < hits, (name, found)
             assert one["hits"] + one["keys"] == 2000
     assert result["left"] == []
