@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from srj.experiments import rate_cell
 from srj.experiments import rate_figure as figure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
 
-    from srj.experiments.experiment import Finding
+    from srj.experiments.experiment import Cell, Finding, Scale
     from srj.experiments.ledger import Record
     from srj.experiments.rate_cell import RateCell
 
 _FLAT = 0.9  # of the best: what is nearer can't be told from it
+
+
+def cells(scale: Scale, sizes: Mapping[str, Sequence[int]], **common: Any) -> list[Cell]:
+    """The baseline, each size of the scale (small's, where it has none), and srj's own choice."""
+    chosen = sizes.get(scale, sizes["small"])
+    points: list[dict[str, Any]] = [
+        {"way": figure.BASELINE},
+        *({"way": "srj", "batch": size} for size in chosen),
+        {"way": "srj auto"},
+    ]
+    return rate_cell.cells_of(scale, *points, **common)
 
 
 def size(cell: RateCell) -> int:

@@ -6,10 +6,10 @@ of them. About 3 minutes at small scale.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from srj.experiments import batch_size, rate_cell
-from srj.experiments.experiment import Experiment
+from srj.experiments import batch_size
+from srj.experiments import rate_figure as figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,9 +23,7 @@ _SIZES = {"smoke": (2, 30), "small": (2, 5, 10, 20, 30, 50, 100, 300, 1000, 3000
 
 def cells(scale: Scale) -> list[Cell]:
     """The baseline, each size, and srj's own choice."""
-    sizes = _SIZES.get(scale, _SIZES["small"])
-    points: list[dict[str, Any]] = [{"way": "one by one"}, *({"way": "srj", "batch": size} for size in sizes), {"way": "srj auto"}]
-    return rate_cell.cells_of(scale, *points)
+    return batch_size.cells(scale, _SIZES)
 
 
 def check(records: Sequence[Record]) -> list[Finding]:
@@ -33,15 +31,12 @@ def check(records: Sequence[Record]) -> list[Finding]:
     return [batch_size.best_gain(records, 3), batch_size.falls_after_best(records, 30)]
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = figure.experiment(
     name="fig_4_15",
     title="Figure 4.15: keys in a lookup, with an index",
     question="How many keys should a lookup have where the table has an index?",
     claim="30 keys are best, about 3 times as fast as one lookup a row; with more the rate falls.",
     cells=cells,
-    run=rate_cell.run,
     check=check,
     plot=batch_size.plot,
-    label=rate_cell.label,
-    headline=rate_cell.headline,
 )

@@ -6,10 +6,10 @@ About 10 minutes at small scale, with a table of 200,000 rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from srj.experiments import batch_size, rate_cell
-from srj.experiments.experiment import Experiment
+from srj.experiments import batch_size
+from srj.experiments import rate_figure as figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,9 +24,7 @@ _SMALL = {"relation": 200_000, "distinct": 100_000}
 
 def cells(scale: Scale) -> list[Cell]:
     """The baseline, each size, and srj's own choice."""
-    sizes = _SIZES.get(scale, _SIZES["small"])
-    points: list[dict[str, Any]] = [{"way": "one by one"}, *({"way": "srj", "batch": size} for size in sizes), {"way": "srj auto"}]
-    return rate_cell.cells_of(scale, *points, indexed=False, **(_SMALL if scale == "small" else {}))
+    return batch_size.cells(scale, _SIZES, indexed=False, **(_SMALL if scale == "small" else {}))
 
 
 def check(records: Sequence[Record]) -> list[Finding]:
@@ -34,15 +32,12 @@ def check(records: Sequence[Record]) -> list[Finding]:
     return [batch_size.best_gain(records, 5), batch_size.grows_then_flat(records, 4000)]
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = figure.experiment(
     name="fig_4_16",
     title="Figure 4.16: keys in a lookup, without an index",
     question="How many keys should a lookup have where the table has no index, so that each lookup reads it whole?",
     claim="the rate grows up to 4,000 keys and then stays; 5 times as fast as one lookup a row.",
     cells=cells,
-    run=rate_cell.run,
     check=check,
     plot=batch_size.plot,
-    label=rate_cell.label,
-    headline=rate_cell.headline,
 )

@@ -6,10 +6,10 @@ baseline. Here a proxy makes each way take 45 ms, the thesis's 90 ms there and b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from srj.experiments import batch_size, rate_cell
-from srj.experiments.experiment import Experiment
+from srj.experiments import batch_size
+from srj.experiments import rate_figure as figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,9 +23,7 @@ _DELAYS = {"smoke": 3.0, "small": 45.0, "paper": 45.0}  # milliseconds
 
 def cells(scale: Scale) -> list[Cell]:
     """The baseline, each size, and srj's own choice."""
-    sizes = _SIZES.get(scale, _SIZES["small"])
-    points: list[dict[str, Any]] = [{"way": "one by one"}, *({"way": "srj", "batch": size} for size in sizes), {"way": "srj auto"}]
-    return rate_cell.cells_of(scale, *points, delay=_DELAYS[scale])
+    return batch_size.cells(scale, _SIZES, delay=_DELAYS[scale])
 
 
 def check(records: Sequence[Record]) -> list[Finding]:
@@ -33,15 +31,12 @@ def check(records: Sequence[Record]) -> list[Finding]:
     return [batch_size.best_gain(records, 11), batch_size.grows_then_flat(records, 4000)]
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = figure.experiment(
     name="fig_4_17",
     title="Figure 4.17: keys in a lookup, the table far away",
     question="How many keys should a lookup have where the table has an index and is far away?",
     claim="the rate grows up to 4,000 keys and then stays; up to 11 times as fast as one lookup a row.",
     cells=cells,
-    run=rate_cell.run,
     check=check,
     plot=batch_size.plot,
-    label=rate_cell.label,
-    headline=rate_cell.headline,
 )

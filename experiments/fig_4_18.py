@@ -7,11 +7,9 @@ Lookups of 30 keys. About 4 minutes at small scale.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from srj.experiments import rate_cell
 from srj.experiments import rate_figure as figure
-from srj.experiments.experiment import Experiment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,10 +26,7 @@ _SKEWS = (0.0, 0.25, 0.5, 0.75, 1.0)
 def cells(scale: Scale) -> list[Cell]:
     """Three ways at each skew."""
     skews = (0.0, 1.0) if scale == "smoke" else _SKEWS
-    ways: list[dict[str, Any]] = [{"way": "one by one"}, {"way": "srj", "batch": 30}]
-    if scale != "smoke":
-        ways.append({"way": "srj auto"})
-    return rate_cell.cells_of(scale, *({"skew": skew, **way} for skew in skews for way in ways))
+    return figure.cells_of_ways(scale, "skew", skews)
 
 
 def check(records: Sequence[Record]) -> list[Finding]:
@@ -51,25 +46,19 @@ def check(records: Sequence[Record]) -> list[Finding]:
 
 def plot(records: Sequence[Record], axes: Axes) -> None:
     """Rates by skew."""
-    for way, name in (("one by one", "one by one"), ("srj", "srj, 30 keys, one lookup at a time"), ("srj auto", "srj auto")):
-        figure.draw(axes, figure.rates(figure.finished(records), way, _skew), name)
-    figure.draw_lost(axes, records, _skew)
-    figure.finish(axes, "skew (Zipf's exponent)")
+    figure.draw_ways(axes, records, _skew, "skew (Zipf's exponent)")
 
 
 def _skew(cell: RateCell) -> float:
     return cell.skew
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = figure.experiment(
     name="fig_4_18",
     title="Figure 4.18: skew",
     question="Does the gain depend on how skewed the keys are?",
     claim="the gain over one lookup a row grows with the skew, from 0 to 1.",
     cells=cells,
-    run=rate_cell.run,
     check=check,
     plot=plot,
-    label=rate_cell.label,
-    headline=rate_cell.headline,
 )

@@ -6,11 +6,9 @@ lookups of 30. About 4 minutes at small scale.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from srj.experiments import rate_cell
 from srj.experiments import rate_figure as figure
-from srj.experiments.experiment import Experiment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,10 +25,7 @@ _SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 def cells(scale: Scale) -> list[Cell]:
     """Three ways at each size."""
     shares = (0.1, 0.9) if scale == "smoke" else _SHARES
-    ways: list[dict[str, Any]] = [{"way": "one by one"}, {"way": "srj", "batch": 30}]
-    if scale != "smoke":
-        ways.append({"way": "srj auto"})
-    return rate_cell.cells_of(scale, *({"cached": share, **way} for share in shares for way in ways))
+    return figure.cells_of_ways(scale, "cached", shares)
 
 
 def check(records: Sequence[Record]) -> list[Finding]:
@@ -52,10 +47,7 @@ def check(records: Sequence[Record]) -> list[Finding]:
 
 def plot(records: Sequence[Record], axes: Axes) -> None:
     """Rates by size of the cache."""
-    for way, name in (("one by one", "one by one"), ("srj", "srj, 30 keys, one lookup at a time"), ("srj auto", "srj auto")):
-        figure.draw(axes, figure.rates(figure.finished(records), way, cached), name)
-    figure.draw_lost(axes, records, cached)
-    figure.finish(axes, "cache, share of the distinct keys")
+    figure.draw_ways(axes, records, cached, "cache, share of the distinct keys")
 
 
 def cached(cell: RateCell) -> float:
@@ -63,15 +55,12 @@ def cached(cell: RateCell) -> float:
     return cell.cached
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = figure.experiment(
     name="fig_4_19",
     title="Figure 4.19: size of the cache",
     question="How does the gain depend on the size of the cache?",
     claim="with 90 % of the distinct keys cached the rate is 3 times that of one lookup a row, the most of all sizes.",
     cells=cells,
-    run=rate_cell.run,
     check=check,
     plot=plot,
-    label=rate_cell.label,
-    headline=rate_cell.headline,
 )

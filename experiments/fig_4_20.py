@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from srj.experiments import rate_cell
 from srj.experiments import rate_figure as figure
-from srj.experiments.experiment import Experiment
 from srj.experiments.fig_4_19 import cached
 
 if TYPE_CHECKING:
@@ -66,15 +65,12 @@ def _in_order(records: Sequence[Record], order: str) -> list[Record]:
     return [record for record in records if record.cell["order"] == order or record.cell["way"] == figure.BASELINE]
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = figure.experiment(
     name="fig_4_20",
     title="Figure 4.20: batches alone, overtaking alone",
     question="What do batches alone gain, and what does overtaking alone?",
     claim="below 70 % hits batches gain more, above it overtaking does.",
     cells=cells,
-    run=rate_cell.run,
     check=check,
     plot=plot,
-    label=rate_cell.label,
-    headline=rate_cell.headline,
 )

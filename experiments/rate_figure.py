@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from srj.experiments.experiment import Finding
+from srj.experiments import rate_cell
+from srj.experiments.experiment import Experiment, Finding
 from srj.experiments.rate_cell import RateCell
 
 if TYPE_CHECKING:
@@ -12,9 +13,43 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+    from srj.experiments.experiment import Cell, Scale
     from srj.experiments.ledger import Record
 
 BASELINE = "one by one"
+_WAYS = {BASELINE: BASELINE, "srj": "srj, 30 keys, one lookup at a time", "srj auto": "srj auto"}
+
+
+def experiment(
+    name: str,
+    title: str,
+    question: str,
+    claim: str,
+    *,
+    cells: Callable[[Scale], list[Cell]],
+    check: Callable[[Sequence[Record]], list[Finding]],
+    plot: Callable[[Sequence[Record], Axes], None],
+) -> Experiment:
+    """An experiment whose cells are each the highest rate at a point."""
+    return Experiment(
+        name, title, question, claim, cells, rate_cell.run, check, plot, label=rate_cell.label, headline=rate_cell.headline
+    )
+
+
+def cells_of_ways(scale: Scale, varied: str, points: Sequence[float]) -> list[Cell]:
+    """One lookup a row, lookups of 30 keys and, but at smoke scale, srj's own choice, at each point."""
+    ways: list[dict[str, Any]] = [{"way": BASELINE}, {"way": "srj", "batch": 30}]
+    if scale != "smoke":
+        ways.append({"way": "srj auto"})
+    return rate_cell.cells_of(scale, *({varied: point, **way} for point in points for way in ways))
+
+
+def draw_ways(axes: Axes, records: Sequence[Record], by: Callable[[RateCell], Any], x: str) -> None:
+    """Their rates."""
+    for way, name in _WAYS.items():
+        draw(axes, rates(finished(records), way, by), name)
+    draw_lost(axes, records, by)
+    finish(axes, x)
 
 
 def finished(records: Sequence[Record]) -> list[Record]:
