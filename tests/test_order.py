@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from srj import Batch, Disorder, RequestError, Windows
 from srj.lookup.flight import Flight
 from srj.lookup.keys import Keys
 from srj.lookup.metrics import LARGEST, METRICS
+from srj.lookup.order import Bounded
 from srj.lookup.reorder_buffer import NEVER
 from tests.orders import arrowed
 from tests.scripted import ArrowRows, Scripted
@@ -330,3 +333,26 @@ def test_constraints_that_make_no_sense_are_refused(make: Any, message: str) -> 
     """Where they are written."""
     with pytest.raises(RequestError, match=f"expected .*{message}"):
         make()
+
+
+@given(st.lists(st.booleans(), max_size=12), st.integers(0, 6), st.integers(0, 8), st.integers(0, 20), st.data())
+def test_as_many_rows_may_leave_as_the_bound_lets_and_no_fewer(
+    ready: list[bool], overtaken: int, most: int, left: int, data: st.DataObject
+) -> None:
+    """Counted one by one: ready rows may go if each waiting row that they overtake can still leave in time."""
+    first = [data.draw(st.integers(1, left)) if left and place < overtaken else 0 for place in range(len(ready))]
+
+    def is_allowed(going: int) -> bool:
+        ahead = rank = 0
+        for is_ready, since in zip(ready, first, strict=True):
+            if is_ready:
+                ahead += 1
+                continue
+            rank += 1
+            if going > ahead and left + going + rank > (since or left + ahead + 1) + most:
+                return False
+        return True
+
+    best = max(going for going in range(sum(ready) + 1) if is_allowed(going))
+    none = np.zeros(len(ready), np.int64)
+    assert Bounded(most).may_leave(np.array(ready, bool), np.array(first, np.int64), none, left) == best
