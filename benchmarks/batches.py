@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 
 SIZES = (1, 10, 30, 100, 300, 1000, 3000, 10_000)
 IN_FLIGHT = (1, 2, 4, 8)
-SETTLING = 6.0  # seconds that auto has before it is measured
-PAIRS = 3
+SETTLING, FIRST_LOOKUPS = 5.0, 64  # seconds and lookups, both, before auto, and what it is compared with, are measured
+PAIRS, IN_PAIRS = 3, 8.0  # of which each is measured so many times as long as a cell
+MOST_SETTLING = 40.0
 NAMES = {"postgresql": "PostgreSQL", "mysql": "MariaDB"}
 ROWS = {"items": 5_000_000, "plain_items": 1_000_000}  # with an index and without
 INPUT = 10_000  # rows in Spark's Arrow batches
@@ -158,11 +159,16 @@ class Stream:
         self._thread.join(30)
         time.sleep(0.5)  # the server counts a connection for a moment after it was closed
 
-    def wait(self, lookups: int) -> None:
-        """Until so many more have been answered."""
-        end = self._operator.metrics.batches + lookups
-        while self._operator.metrics.batches < end:
+    def wait(self, lookups: int, since: int = 0, until: float = float("inf")) -> None:
+        """Until so many have been answered, `since` others, or till then on the monotonic clock."""
+        while self.lookups < since + lookups and time.monotonic() < until:
+            self._look()
             time.sleep(0.005)
+
+    @property
+    def lookups(self) -> int:
+        """That have been answered."""
+        return self._operator.metrics.batches
 
     def rate(self, seconds: float) -> float:
         """Keys a second, from an answer to another at least so many seconds later."""
@@ -176,8 +182,13 @@ class Stream:
         """How many keys have been answered when the next lookup is, and when that is."""
         before = self.engine._landed_keys  # noqa: SLF001  nothing is changed by looking
         while (answered := self.engine._landed_keys) == before:  # noqa: SLF001
+            self._look()
             time.sleep(0.0005)
         return answered, time.perf_counter()
+
+    def _look(self) -> None:
+        if not self._thread.is_alive():
+            raise DatabaseError("expected a stream without end, but it has ended; its thread says why")
 
     def _run(self) -> None:
         try:
@@ -189,20 +200,26 @@ class Stream:
                 raise
 
 
-def throughput(spec: LookupSpec, warm: float, seconds: float) -> float:
-    """Keys a second, once it has run for a while."""
+def throughput(spec: LookupSpec, warm: float, seconds: float, lookups: int = 0) -> float:
+    """Keys a second, once it has run for a while, and has had so many lookups."""
     with closing(Stream(spec)) as stream:
+        end = time.monotonic() + MOST_SETTLING
         time.sleep(warm)
+        stream.wait(lookups, until=end)
         return stream.rate(seconds)
 
 
-def sweep(server: Server, regime: Regime, seconds: float, report: Callable[[str], None]) -> dict[str, Any]:
-    """All cells, then auto and the best cell in turns: the machine's own changes shall not favour either."""
-    cells: dict[tuple[int, int], float] = {}
+def sweep(
+    server: Server, regime: Regime, seconds: float, report: Callable[[str], None], known: dict[tuple[int, int], float]
+) -> dict[str, Any]:
+    """All cells but those that are known, then auto and the best cell in turns: the machine's changes shall not favour either."""
+    cells = dict(known)
     with place(server, regime) as url:
         spec = spec_for(url, regime, Batch())
         for size in SIZES:
             for flights in IN_FLIGHT:
+                if (size, flights) in cells:
+                    continue
                 report(f"{server.kind}, {regime.title}: {size:,} keys, {flights} in flight")
                 batch = Batch(size=size, in_flight=flights)
                 cells[size, flights] = throughput(with_batch(spec, batch), seconds / 2, seconds)
@@ -211,11 +228,12 @@ def sweep(server: Server, regime: Regime, seconds: float, report: Callable[[str]
         ratios = []
         with closing(Stream(spec)) as auto:
             time.sleep(SETTLING)
+            auto.wait(FIRST_LOOKUPS, until=time.monotonic() + MOST_SETTLING)
             settled = auto.engine._batching  # noqa: SLF001  to show what was found
             found = {"size": round(settled._usual), "in_flight": settled.in_flight}  # noqa: SLF001
         for _ in range(PAIRS):
-            ours = throughput(spec, SETTLING, seconds)
-            theirs = throughput(with_batch(spec, Batch(size=best[0], in_flight=best[1])), SETTLING, seconds)
+            by_hand = with_batch(spec, Batch(size=best[0], in_flight=best[1]))
+            ours, theirs = (throughput(one, SETTLING, IN_PAIRS * seconds, FIRST_LOOKUPS) for one in (spec, by_hand))
             ratios.append(ours / theirs)
     return {
         "server": server.kind,
@@ -240,12 +258,12 @@ def follow(server: Server, best: dict[str, tuple[int, int]], seconds: float) -> 
                 rates = {}
                 for letter, delay in (("c", REGIMES[2].seconds), ("a", 0.0)):
                     proxy.seconds = delay
-                    stream.wait(50)
-                    rates[letter] = stream.rate(seconds)
+                    stream.wait(50, since=stream.lookups)
+                    rates[letter] = stream.rate(IN_PAIRS * seconds)
             for letter, delay in (("c", REGIMES[2].seconds), ("a", 0.0)):
                 proxy.seconds = delay
                 size, flights = best[letter]
-                theirs = throughput(with_batch(spec, Batch(size=size, in_flight=flights)), SETTLING, seconds)
+                theirs = throughput(with_batch(spec, Batch(size=size, in_flight=flights)), SETTLING, IN_PAIRS * seconds)
                 results.append({"to": letter, "ratio": rates[letter] / theirs})
     return results
 
@@ -312,6 +330,14 @@ def draw(results: list[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+def _place(result: dict[str, Any]) -> tuple[str, str]:
+    return result["server"], result["regime"]
+
+
+def _in_order(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(results, key=lambda one: (list(NAMES).index(one["server"]), one["regime"]))
+
+
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "batches.png"
 
 
@@ -319,27 +345,33 @@ def main(
     only: Annotated[str, typer.Option(help="Letters of the regimes.")] = "abcde",
     kind: Annotated[list[str] | None, typer.Option(help="postgresql, mysql; both by default.")] = None,
     seconds: Annotated[float, typer.Option(help="That each cell is measured, after half as long.")] = 1.5,
+    again: Annotated[
+        bool, typer.Option(help="Keep the cells of the file beside the picture; only auto and the best in turns.")
+    ] = False,
     output: Annotated[Path, typer.Option(help="Where the picture is drawn.")] = PICTURE,
 ) -> None:
     """Sweep sizes and numbers in flight, and compare the best with auto."""
     console, figures = Console(), output.with_suffix(".json")
-    results = []
+    results = json.loads(figures.read_text()) if figures.exists() else []  # of regimes that are not measured now
     with console.status("tables") as status, servers_with_tables(kind or list(NAMES)) as started:
         for server in started:
             for regime in REGIMES:
                 if regime.letter in only:
-                    results.append(sweep(server, regime, seconds, status.update))
+                    before = [one for one in results if again and _place(one) == (server.kind, regime.letter)]
+                    known = {tuple(map(int, cell.split())): rate for one in before for cell, rate in one["cells"].items()}
+                    found = sweep(server, regime, seconds, status.update, known)
+                    results = _in_order([one for one in results if _place(one) != _place(found)] + [found])
                     figures.write_text(json.dumps(results, indent=1))
-                    console.print(markdown(results[-1:]).splitlines()[-1], soft_wrap=True)
+                    console.print(markdown([found]).splitlines()[-1], soft_wrap=True)
             best = {one["regime"]: one["best"] for one in results if one["server"] == server.kind}
-            if {"a", "c"} <= best.keys():
+            if {"a", "c"} <= best.keys() and set("ac") & set(only):
                 status.update(f"{server.kind}: a change in mid-stream")
                 followed = follow(server, best, seconds)
                 for letter in "ca":
-                    found = [one["ratio"] for one in followed if one["to"] == letter]
+                    ratios = [one["ratio"] for one in followed if one["to"] == letter]
                     console.print(
-                        f"{NAMES[server.kind]}, 50 lookups after the change to ({letter}): {median(found):.2f} "
-                        f"({min(found):.2f} to {max(found):.2f}) of the best cell"
+                        f"{NAMES[server.kind]}, 50 lookups after the change to ({letter}): {median(ratios):.2f} "
+                        f"({min(ratios):.2f} to {max(ratios):.2f}) of the best cell"
                     )
     console.print(markdown(results), soft_wrap=True)
     draw(results, output)

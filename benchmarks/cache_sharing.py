@@ -74,7 +74,7 @@ def opened(folder: Path, name: str, turnstile: bool) -> tuple[SharedCache, Timed
     map_file = open_map(folder, name, contents.nbytes(**SIZE), over)
     if map_file is None:
         raise OSError(f"expected room for a cache in {folder}, got none")
-    cache, lock = SharedCache(over(map_file.memory), map_file), TimedLock(map_file, PATIENCE, turnstile=turnstile)
+    cache, lock = SharedCache(map_file, lambda memory, _: over(memory)), TimedLock(map_file, PATIENCE, turnstile=turnstile)
     cache._lock = lock  # noqa: SLF001 - to time it
     return cache, lock
 

@@ -92,7 +92,7 @@ def shared_cache(folder: Path, keys: Keys) -> SharedCache:
     map_file = open_map(folder, "one", Contents.of(types, NOTHING, unique=True).nbytes(**size), over)
     if map_file is None:
         raise OSError(f"expected room for a cache in {folder}, got none")
-    cache = SharedCache(over(map_file.memory), map_file)
+    cache = SharedCache(map_file, lambda memory, _: over(memory))
     for start in range(0, ENTRIES, BATCH):
         cache.insert(keys.slice(start, BATCH), np.ones(BATCH, np.int32), rows_of(np.arange(BATCH)).select([]), started=0.0)
     if cache.stats().entries != ENTRIES:

@@ -59,19 +59,21 @@ class Core:
     Args:
         engine: cache and connections; closed with this.
         order: ``"input"``, or how far rows may leave out of order.
+        waiting_bytes: what may wait; None: as srj has it.
 
     Attributes:
         rows, hits, lookups: so far.
     """
 
-    def __init__(self, engine: Engine, order: Order) -> None:
+    def __init__(self, engine: Engine, order: Order, waiting_bytes: int | None = None) -> None:
         self._engine, self._order = engine, order
+        self._waiting = {} if waiting_bytes is None else {"waiting_bytes": waiting_bytes}
         self.rows = self.hits = self.lookups = 0
         self._microseconds = 0
 
     def carry(self, source: PacedSource) -> list[pa.Table]:
         """As `Join.carry`."""
-        operator = Operator(self._engine)
+        operator = Operator(self._engine, **self._waiting)
         carry = self._in_order if self._order == "input" else self._out_of_order
         output = []
         for keys, rows in carry(operator, source):

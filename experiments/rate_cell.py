@@ -141,7 +141,7 @@ class _Bench:
         table = ensure_relation(url, cell.relation, indexed=cell.indexed)
         self._relation = read_relation(url, table).sort_by("id")
         if cell.delay:
-            url = stack.enter_context(_far_away(url, cell.delay / 1000))
+            url = stack.enter_context(far_away(url, cell.delay / 1000))
         self._keys, warm = _stream(cell)
         contents = last_distinct(warm, cell.capacity)
         self._join = stack.enter_context(closing(self._made(url, table, contents)))
@@ -235,8 +235,11 @@ def _joined_together(parts: list[pa.Table]) -> list[pa.Table]:
 
 
 @contextmanager
-def _far_away(url: str, seconds: float) -> Iterator[str]:
-    """The URL of the same server behind a slow network."""
+def far_away(url: str, seconds: float) -> Iterator[str]:
+    """The URL of the same server behind a slow network; itself for no delay."""
+    if not seconds:
+        yield url
+        return
     known = DatabaseUrl.parse(url).resolve()
     with delayed(known.host, known.port, seconds) as proxy:
         yield plain_url(url, host="127.0.0.1", port=proxy.port)

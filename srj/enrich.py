@@ -74,7 +74,8 @@ def srj_enrich(
               smaller number have left), and, with a watermark, ``srj_pending_since`` (the oldest event time that has not left):
               for `restore_order`, and for consumers that keep a clock of their own.
             * ``cache``: memory on each executor (``"128 MB"`` by default), ``"1_000_000 rows"``, a `Cache`, or a function that
-              makes a `cachetools.Cache` for each worker.
+              makes a `cachetools.Cache` for each worker. ``"auto"``: srj sizes it by the stream's reuse distances, and gives
+              the rest of ``memory`` (``"512 MB"``) to the rows that wait.
             * ``ttl`` (``"10 min"``), ``missing_ttl`` (``"1 min"``): how long a row, or the fact that a key has none, may be
               served, counted from the start of its lookup; None: for ever.
             * ``batch``: ``"auto"`` (default), most keys in a lookup, a range of them ``(least, most)``, or a `Batch`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
@@ -28,6 +28,7 @@ Duration = str | int | float | timedelta | None
 _MOST_KEYS = 100_000  # in a lookup
 _AUTO_SIZES = (1, 10_000)  # beyond them answers are large, and gain little anywhere
 _AUTO_IN_FLIGHT = (1, 8)
+_MEMORY = "512 MB"  # of cache="auto" where nothing else is said
 CacheFactory = Callable[[], "cachetools.Cache[Any, Any]"]
 
 
@@ -36,16 +37,18 @@ class Cache:
     """How answers are remembered, for ``cache=``.
 
     Args:
-        size: memory (``"128 MB"``, or bytes as an int) or keys (``"1_000_000 rows"``, with at most 1 kB a value on average).
+        size: memory (``"128 MB"``, or bytes as an int) or keys (``"1_000_000 rows"``, with at most 1 kB a value on average);
+            ``"auto"``: srj divides `memory` between the cache and the rows that wait, by what the stream's keys show.
         policy: what is evicted when it is full, by name: ``"lru"`` (the least recently used), ``"fifo"``, ``"lfu"``, ``"clock"``,
             ``"sieve"``, ``"random"`` or one that was registered with `srj.cache_policies.register`; or a `Policy` with a rule.
         ttl: how long a row may be served, from the start of the lookup that found it; None: for ever.
         missing_ttl: how long the fact may be served that a key has no row.
         shared: whether all Python workers of an executor have one, of this size; else each has its own.
+        memory: with ``size="auto"``, for the cache and for the rows that wait in all workers that share it; 512 MB by default.
 
     Example:
         >>> Cache(size="64 MB", ttl="1 h")
-        Cache(size='64 MB', policy='lru', ttl='1 h', missing_ttl='1 min', shared=True)
+        Cache(size='64 MB', policy='lru', ttl='1 h', missing_ttl='1 min', shared=True, memory=None)
     """
 
     size: str | int = "128 MB"
@@ -53,15 +56,33 @@ class Cache:
     ttl: Duration = "10 min"
     missing_ttl: Duration = "1 min"
     shared: bool = True
+    memory: str | int | None = None
     # The policy itself goes to the workers: they don't know what was registered here.
     chosen: Policy = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        parse_size(self.size)
+        if not self.is_auto:
+            parse_size(self.size)
+            if self.memory is not None:
+                raise RequestError(
+                    f"expected memory only with cache='auto', which divides it, got size={shown(self.size)}; leave one of them out"
+                )
+        elif self.memory is not None and parse_size(self.memory)[1] != "bytes":
+            raise RequestError(f"expected memory as bytes such as '512 MB', for rows take it too, got {shown(self.memory)}")
         object.__setattr__(self, "chosen", _policy_with_rule(self.policy))
         parse_duration("ttl", self.ttl)
         parse_duration("missing_ttl", self.missing_ttl)
         one_of("shared", self.shared, (True, False))
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether srj chooses its size."""
+        return isinstance(self.size, str) and self.size == "auto"
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes to be divided, where srj chooses."""
+        return parse_size(_MEMORY if self.memory is None else self.memory)[0]
 
 
 def _policy_with_rule(given: object) -> Policy:
@@ -170,6 +191,7 @@ class Options(TypedDict, total=False):
     order: Order
     punctuate: bool
     cache: Cache | CacheFactory | str | int
+    memory: str | int | None
     ttl: Duration
     missing_ttl: Duration
     batch: Batch | Literal["auto"] | int | tuple[int, int]
@@ -276,8 +298,15 @@ def _settings(values: dict[str, Any]) -> Settings:
 
 def _lookup_settings(values: dict[str, Any], defaults: LookupSettings) -> LookupSettings:
     cache, batch = values.get("cache", defaults.cache), values.get("batch", defaults.batch)
+    memory = values.get("memory")
     if isinstance(cache, (str, int)) and not isinstance(cache, bool):
-        cache = Cache(size=cache)
+        cache = Cache(size=cache, memory=memory)
+    elif isinstance(cache, Cache) and memory is not None:
+        cache = replace(cache, memory=memory)
+    elif memory is not None:
+        raise RequestError(
+            "expected memory only with cache='auto', which divides it, got a function that makes a cache; leave it out"
+        )
     elif not isinstance(cache, Cache) and not callable(cache):
         advice = "write cache=srj.Cache(size='128 MB', …)" if isinstance(cache, Mapping) else "try '128 MB'"
         raise RequestError(f"expected cache as a size, a Cache or a factory of a cachetools.Cache, got {shown(cache)}; {advice}")

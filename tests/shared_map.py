@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from srj.lookup.cache import ColumnarCache
 from srj.lookup.keys import Keys
-from srj.lookup.layout import Contents
+from srj.lookup.layout import Contents, Geometry
 from srj.lookup.map_file import MapFile, open_map
 from srj.lookup.shared_cache import SharedCache
 
@@ -27,9 +27,9 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.shared_map", "tests.scripted", "pandas"])
 
 
-def over(memory: Any) -> ColumnarCache:
+def over(memory: Any, geometry: Geometry | None = None) -> ColumnarCache:
     """A cache of the tests' table over a map."""
-    return ColumnarCache([pa.int64()], SCHEMA, ttl=None, missing_ttl=None, unique=True, memory=memory, **SIZE)
+    return ColumnarCache([pa.int64()], SCHEMA, ttl=None, missing_ttl=None, unique=True, memory=memory, geometry=geometry, **SIZE)
 
 
 def opened(folder: Path, name: str = "one") -> MapFile | None:
@@ -42,7 +42,7 @@ def shared(folder: Path, patience: float = 0.25, name: str = "one") -> SharedCac
     """The cache in it."""
     map_file = opened(folder, name)
     assert map_file is not None
-    return SharedCache(over(map_file.memory), map_file, patience)
+    return SharedCache(map_file, over, lambda: opened(folder, name), patience)
 
 
 def fill(cache: SharedCache, numbers: list[int], now: float = 0.0) -> None:

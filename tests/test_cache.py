@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from srj.lookup.layout import reserve
+from srj.lookup.moving import Move
 from tests.cache_values import (
     ALL_COLUMNS,
     INT,
@@ -92,9 +94,11 @@ class CacheMachine(RuleBasedStateMachine):
     def start(self, types: Any, schema: Any, unique: bool, size: int, lives: Any, hash_words: Any, width: int,
               rows_per_key: float) -> None:  # fmt: skip
         """Make a cache."""
-        options = {} if hash_words is None else {"hash_words": hash_words}
-        self.cache = make_cache(types, schema, size_rows=size, unique=unique, ttl=lives[0], missing_ttl=lives[1],
-                                rows_per_key=rows_per_key, widths=[width] * (len(types) + len(schema)), **options)  # fmt: skip
+        self.options: dict[str, Any] = {"unique": unique, "ttl": lives[0], "missing_ttl": lives[1], "rows_per_key": rows_per_key,
+                                        "widths": [width] * (len(types) + len(schema))}  # fmt: skip
+        if hash_words is not None:
+            self.options["hash_words"] = hash_words
+        self.cache = make_cache(types, schema, size_rows=size, **self.options)
         self.model = Model(types, schema, *lives)
         self.numbers = min(key_numbers(types), 150)
         self.most = 1 if unique else 12
@@ -118,6 +122,18 @@ class CacheMachine(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         """Let entries expire."""
         self.now += seconds
+
+    @rule(size=st.sampled_from([16, 40, 200]), seed=st.integers(0, 2**32), stored=st.integers(0, 30))
+    def resize(self, size: int, seed: int, stored: int) -> None:
+        """Move to a cache of another size, while answers come in."""
+        new = make_cache(self.model.types, self.model.schema, size_rows=size, **self.options)
+        move = Move(self.cache, new)
+        move.bulk(lambda: nullcontext(enter_result=True))
+        self.now += 0.001  # two answers that started at the same moment are told apart by nothing
+        if stored:
+            self.insert(seed, stored, 0.0)
+        move.rest()
+        self.cache = new
 
     @rule()
     def clear(self) -> None:

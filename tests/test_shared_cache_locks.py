@@ -58,7 +58,7 @@ def test_a_lock_that_cannot_be_opened_is_done_without_and_counted(tmp_path: Path
     the_map = opened(tmp_path)
     assert the_map is not None
     shutil.rmtree(tmp_path / "srj")
-    cache = SharedCache(over(the_map.memory), the_map)
+    cache = SharedCache(the_map, over)
     fill(cache, [1])
     assert known(cache, [1]) == []
     other = opened(tmp_path)

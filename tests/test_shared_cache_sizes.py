@@ -187,6 +187,7 @@ def test_caches_that_differ_in_an_option_are_no_one_s_together() -> None:
     """A worker that has the shared engine must not give it to ``Cache(shared=False)``."""
     options: list[dict[str, Any]] = [
         {}, {"size": "2 MB"}, {"ttl": "2 min"}, {"missing_ttl": "2 min"}, {"policy": "sieve"}, {"shared": False},
+        {"size": "auto"}, {"size": "auto", "memory": "1 MB"},
     ]  # fmt: skip
     assert {name for some in options for name in some} == {one.name for one in fields(Cache) if one.init}
     prints = set()

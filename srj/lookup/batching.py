@@ -87,6 +87,11 @@ class Batching:
         self.model.detach()
         self._shared = self._shared.copy()
 
+    def attach(self, memory: npt.NDArray[np.float64]) -> None:
+        """Go on in other memory, which holds the same numbers."""
+        self.model.attach(memory[:-1])
+        self._shared = memory[-1:]
+
     @property
     def in_flight(self) -> int:
         """Lookups to be sent at a time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from srj.lookup.expiry import Expiry
 from srj.lookup.hashing import hash_rows
 from srj.lookup.interface import CacheStats, Found
 from srj.lookup.keys import Keys
-from srj.lookup.layout import NOTES, At, Block, Contents, Geometry, geometry_in
+from srj.lookup.layout import HEAP_FILL, NOTES, At, Block, Contents, Geometry, geometry_in
 from srj.lookup.reclaim import make_heap_room, make_page_room
 
 if TYPE_CHECKING:
@@ -31,6 +31,24 @@ if TYPE_CHECKING:
 _MOST_BYTES = 2**30  # of rows that one probe brings out
 _LARGEST_INSERT = 2**16  # keys stored at once; more would only make the temporary arrays larger
 _TICK_SHIFT = 6  # keys of a batch that share a tick of use: 2**6
+
+
+class Copies(NamedTuple):
+    """Entries of a cache, in memory of their own.
+
+    Attributes:
+        ways: where they stood.
+        keys, counts, rows: as `ColumnarCache.insert` takes them.
+        stamps: of their lookups.
+        fields: what the policy's rule knows of each.
+    """
+
+    ways: I64
+    keys: Keys
+    counts: I32
+    rows: pa.RecordBatch
+    stamps: I64
+    fields: dict[str, npt.NDArray[Any]]
 
 
 class ColumnarCache:
@@ -53,6 +71,7 @@ class ColumnarCache:
         policy: which entry leaves when room is needed.
         hash_words: the hash of keys given as (n, words) 64-bit words; another one only to test collisions.
         memory: a map that holds a cache of the same contents, whose sizes then count, or zeros; None reserves private memory.
+        geometry: the sizes of its parts, in place of `size_bytes` and `size_rows`.
 
     Raises:
         RequestError: the size is too small for a handful of rows, the memory can't be had, or a type can't be kept.
@@ -89,10 +108,11 @@ class ColumnarCache:
         policy: Policy = LRU,
         hash_words: Callable[[U64], U64] = hash_rows,
         memory: mmap.mmap | None = None,
+        geometry: Geometry | None = None,
     ) -> None:
         contents = Contents.of(key_types, columns, unique=unique, rows_per_key=rows_per_key, widths=widths, policy=policy)
         there = None if memory is None else geometry_in(memory)
-        geometry = contents.fit(size_bytes, size_rows) if there is None else there
+        geometry = there or geometry or contents.fit(size_bytes, size_rows)
         self._unique = unique
         self._columns = columns
         self._hash_words = hash_words
@@ -117,6 +137,15 @@ class ColumnarCache:
     @is_torn.setter
     def is_torn(self, value: bool) -> None:
         self._header[At.TORN] = value
+
+    @property
+    def is_moved(self) -> bool:
+        """Set when a cache of another size has taken the place of this one, in the file of its name."""
+        return bool(self._header[At.MOVED])
+
+    @is_moved.setter
+    def is_moved(self, value: bool) -> None:
+        self._header[At.MOVED] = value
 
     @property
     def most_hits(self) -> int:
@@ -174,24 +203,79 @@ class ColumnarCache:
         """
         stamp = self._see(started)
         keys, rows = Keys(tuple(_movable(column) for column in keys.columns)), _movable_rows(rows)
+        self._keep(keys, counts, rows, np.full(len(keys), stamp))
+
+    def least_useful_first(self) -> I64:
+        """The ways that have entries, in the order in which the rule would let them leave."""
+        entries = self._entries
+        ways = np.flatnonzero(entries.placement.tags)
+        fields = {name: field[ways] for name, field in entries.fields.items()}
+        return ways[np.argsort(~entries.rule.victim(fields, int(self._header[At.TICK])), kind="stable")]
+
+    def marks(self, ways: I64) -> U64:
+        """For each of these ways a number that tells its entry from those that were there before; 0 for none."""
+        placement = self._entries.placement
+        marks = hash_rows(placement.records[ways]) | np.uint64(1)
+        marks[placement.tags[ways] == 0] = 0
+        return marks
+
+    def copies(self, ways: I64) -> Copies:
+        """The entries at these ways, but for expired ones, to be put into a cache of another size."""
+        entries = self._entries
+        ways = ways[entries.alive(ways)]
+        counts = entries.counts_of(ways)
+        return Copies(
+            ways,
+            Keys(entries.keys_of(ways)),
+            counts,
+            entries.columns.gather(entries.rows_of(ways, counts)),
+            entries.placement.stamps[ways],
+            {name: field[ways] for name, field in entries.fields.items()},
+        )
+
+    def adopt(self, copies: Copies) -> I64:
+        """Keep another cache's entries as they were there, its rule's knowledge of them included, as far as there is room.
+
+        Returns:
+            Their ways; -1 for those that found no place.
+        """
+        keys = Keys(tuple(_movable(column) for column in copies.keys.columns))
+        self._keep(keys, copies.counts, _movable_rows(copies.rows), copies.stamps)
+        known, ways, stamps = self._entries.placement.find(self.encode(keys))
+        known &= stamps >> 1 == copies.stamps >> 1
+        for name, field in self._entries.fields.items():
+            field[ways[known]] = copies.fields[name][known]
+        return np.where(known, ways, -1)
+
+    def drop(self, ways: I64) -> None:
+        """Forget what is at these ways, if anything."""
+        self._entries.drop(ways[self._entries.placement.tags[ways] != 0])
+
+    def begin_as(self, other: ColumnarCache) -> None:
+        """Go on for another cache: with its clocks, counters and notes."""
+        for at in (At.TICK, At.LATEST, At.EVICTIONS, At.REFUSED):
+            self._header[at] = other._header[at]
+        self.notes[:] = other.notes
+
+    def _keep(self, keys: Keys, counts: I32, rows: pa.RecordBatch, stamps: I64) -> None:
         kept, weights = self._acceptable(keys, counts, rows)
         if not kept.all():
-            self._refuse(keys.take(np.flatnonzero(~kept)), stamp)
-            keys, counts, rows = _subset(keys, counts, rows, kept)
+            self._refuse(keys.take(np.flatnonzero(~kept)), stamps[~kept])
+            keys, counts, rows, stamps = _subset(keys, counts, rows, stamps, kept)
             weights = weights[kept]
         self._header[At.HEAVIEST] = max(int(self._header[At.HEAVIEST]), int(weights.max(initial=0)))
         surplus = len(keys) - self._block.geometry.ways
         if surplus > 0:
             # The last keys of a batch are those that a cache filled one by one would hold in the end.
             last = np.arange(len(keys)) >= surplus
-            self._refuse(keys.slice(0, surplus), stamp)
-            keys, counts, rows = _subset(keys, counts, rows, last)
+            self._refuse(keys.slice(0, surplus), stamps[:surplus])
+            keys, counts, rows, stamps = _subset(keys, counts, rows, stamps, last)
             weights = weights[last]
         stops = np.concatenate([[0], counts.cumsum(dtype=np.int64)])
         try:
             for start, stop in self._portions(counts, weights):
                 some = rows.slice(stops[start], stops[stop] - stops[start])
-                self._insert(keys.slice(start, stop - start), counts[start:stop], some, stamp)
+                self._insert(keys.slice(start, stop - start), counts[start:stop], some, stamps[start:stop])
         except BaseException:
             # Half an insert may have left a key with another's rows: a cold cache is better.
             self.clear()
@@ -216,6 +300,8 @@ class ColumnarCache:
             bytes_reserved=block.nbytes,
             evictions=int(self._header[At.EVICTIONS]),
             refused=int(self._header[At.REFUSED]),
+            outside=heap.live_bytes,
+            outside_room=int(HEAP_FILL * of_heap),
         )
 
     def _see(self, time: float) -> int:
@@ -249,11 +335,11 @@ class ColumnarCache:
             kept &= self._entries.pages.needed(counts) <= self._entries.pages.longest_chain
         return kept, weights
 
-    def _refuse(self, keys: Keys, stamp: int) -> None:
+    def _refuse(self, keys: Keys, stamps: I64) -> None:
         """Forget what was known of keys whose answers can't be kept: it is out of date."""
         self._header[At.REFUSED] += len(keys)
-        known, ways, stamps = self._entries.placement.find(self.encode(keys))
-        self._entries.drop(ways[known & (stamps >> 1 <= stamp >> 1)])
+        known, ways, present = self._entries.placement.find(self.encode(keys))
+        self._entries.drop(ways[known & (present >> 1 <= stamps >> 1)])
 
     def _portions(self, counts: I32, weights: I64) -> Iterator[tuple[int, int]]:
         """Parts of a batch, each small enough that room for it can be made in the heap and among the pages."""
@@ -273,7 +359,7 @@ class ColumnarCache:
             yield start, stop
             start = stop
 
-    def _insert(self, keys: Keys, counts: I32, rows: pa.RecordBatch, stamp: int) -> None:
+    def _insert(self, keys: Keys, counts: I32, rows: pa.RecordBatch, stamps: I64) -> None:
         entries = self._entries
         encoded = self.encode(keys)
         views = [views_of(column) if is_varying(column.type) else None for column in rows.columns]
@@ -282,23 +368,23 @@ class ColumnarCache:
             make_heap_room(entries, np.concatenate(lengths))
         if entries.pages is not None and len(self._columns):
             make_page_room(entries, int(entries.pages.needed(counts).sum()))
-        known, ways, stamps = entries.placement.find(encoded)
+        known, ways, present = entries.placement.find(encoded)
         ways[~known] = -1
-        outdated = known & (stamps >> 1 > stamp >> 1)
+        outdated = known & (present >> 1 > stamps >> 1)
         if outdated.any():
             if not outdated.all():
-                self._insert(*_subset(keys, counts, rows, ~outdated), stamp)
+                self._insert(*_subset(keys, counts, rows, stamps, ~outdated))
             return
         leaving = self._find_places(encoded.hashes, ways)
         entries.release(leaving)
         placed = ways >= 0
         if not placed.all():
             self._header[At.REFUSED] += np.count_nonzero(~placed)
-            keys, counts, rows = _subset(keys, counts, rows, placed)
+            keys, counts, rows, stamps = _subset(keys, counts, rows, stamps, placed)
             ways, known = ways[placed], known[placed]
             encoded = self.encode(keys)
             views = [views_of(column) if is_varying(column.type) else None for column in rows.columns]
-        stored_at = entries.write(ways, encoded, stamp | (counts == 0).astype(np.int64), counts)
+        stored_at = entries.write(ways, encoded, stamps | (counts == 0).astype(np.int64), counts)
         entries.store(stored_at, rows, views)
         self._note(ways, known)
 
@@ -357,8 +443,10 @@ def _outside_bytes(column: pa.Array, beside: int) -> I64:
     return weights
 
 
-def _subset(keys: Keys, counts: I32, rows: pa.RecordBatch, kept: npt.NDArray[np.bool_]) -> tuple[Keys, I32, Any]:
+def _subset(
+    keys: Keys, counts: I32, rows: pa.RecordBatch, stamps: I64, kept: npt.NDArray[np.bool_]
+) -> tuple[Keys, I32, pa.RecordBatch, I64]:
     """The answers of some of the keys."""
     of_kept = pa.array(np.flatnonzero(np.repeat(kept, counts)))
     rows = rows.take(of_kept) if rows.num_columns else rows.slice(0, len(of_kept))
-    return keys.take(np.flatnonzero(kept)), counts[kept], rows
+    return keys.take(np.flatnonzero(kept)), counts[kept], rows, stamps[kept]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from srj.lookup.encoding import Views, fixed_values, is_text, is_varying, views_of
+from srj.lookup.encoding import Views, fixed_values, is_varying, owned_values, views_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,9 +52,6 @@ class VaryingColumn:
         self.views: U64 = values.view(np.uint64).reshape(-1, 2)
         self._heap = heap
         self._first = first
-        self._view_type = pa.string_view() if is_text(type_) else pa.binary_view()
-        # Arrow copies views into memory of their own only when the type changes.
-        self._owned_type = (pa.string() if is_text(type_) else pa.binary()) if type_ == self._view_type else type_
 
     def store(self, rows: I64, array: pa.Array | Views) -> None:
         """Put an array's values at these rows; room in the heap must have been made."""
@@ -69,9 +66,7 @@ class VaryingColumn:
         """The values at these rows."""
         buffer = pa.allocate_buffer(rows.size * 16)
         np.take(self._values, rows, out=np.frombuffer(buffer, self._values.dtype), mode="clip")
-        viewed = pa.Array.from_buffers(self._view_type, rows.size, [validity, buffer, *self._heap.buffers])
-        owned = viewed.cast(self._owned_type)
-        return owned if self._owned_type == self._type else owned.cast(self._type)
+        return owned_values(self._type, buffer, rows.size, validity, self._heap.buffers)
 
     def release(self, rows: I64) -> None:
         """Forget the values at these rows: the heap's scan must not meet them again."""

@@ -78,10 +78,13 @@ class CostModel:
     WORDS = 3 * _SIZES + 2
 
     def __init__(self, memory: F64 | None = None) -> None:
-        memory = np.zeros(self.WORDS) if memory is None else memory
+        self.attach(np.zeros(self.WORDS) if memory is None else memory)
+        self._signs = 0
+
+    def attach(self, memory: F64) -> None:
+        """Go on in other memory, and with what it holds."""
         self._classes = memory[:-2].reshape(_SIZES, 3)  # weight, keys, seconds
         self._latest = memory[-2:]  # the latest line through several classes
-        self._signs = 0
 
     def detach(self) -> None:
         """Go on with a copy of the memory."""

@@ -141,6 +141,41 @@ def bytes_of_views(words: U64, segments: Sequence[pa.Buffer]) -> tuple[U64, I64]
     return memory, offsets
 
 
+def owned_values(
+    type_: pa.DataType, words: pa.Buffer, count: int, validity: pa.Buffer | None, segments: Sequence[pa.Buffer]
+) -> pa.Array:
+    """The values whose views over `segments` these are, in memory of their own.
+
+    Args:
+        type_: of varying length.
+        words: 16 bytes a value.
+        count: of values.
+        validity: Arrow's bitmap; None: no NULL.
+        segments: what long values' views refer to.
+    """
+    view_type = pa.string_view() if is_text(type_) else pa.binary_view()
+    viewed = pa.Array.from_buffers(view_type, count, [validity, words, *segments])
+    # Arrow copies views into memory of their own only when the type changes.
+    owned_type = (pa.string() if is_text(type_) else pa.binary()) if type_ == view_type else type_
+    owned = viewed.cast(owned_type)
+    return owned if owned_type == type_ else owned.cast(type_)
+
+
+def decode_key(type_: pa.DataType, words: U64, segments: Sequence[pa.Buffer]) -> pa.Array:
+    """A key column from its words in the cache's records: what `encode_keys` made of it, backwards.
+
+    >>> column = pa.array([3, -4], pa.int16())
+    >>> decode_key(column.type, encode_keys([column]).words, []).to_pylist()
+    [3, -4]
+    """
+    words = np.ascontiguousarray(words)
+    if is_varying(type_):
+        return owned_values(type_, pa.py_buffer(words), len(words), None, segments)
+    raw = np.ascontiguousarray(words.view(np.uint8).reshape(len(words), 8 * words.shape[1])[:, : byte_width(type_)])
+    buffer = pa.py_buffer(np.packbits(raw.ravel(), bitorder="little") if pa.types.is_boolean(type_) else raw)
+    return pa.Array.from_buffers(type_, len(words), [None, buffer])
+
+
 @dataclass(frozen=True)
 class EncodedKeys:
     """n keys as rows of words.

@@ -19,7 +19,7 @@ from srj.lookup.batching import Batching, Limits
 from srj.lookup.fetcher import Fetcher
 from srj.lookup.joined import concat_rows, row_bytes, run_sums
 from srj.lookup.keys import Keys
-from srj.lookup.make_cache import make_cache
+from srj.lookup.make_cache import make_auto_size, make_cache
 from srj.lookup.map_file import executor_folder
 from srj.lookup.shared_cache import SharedCache
 from srj.lookup.slots import Slots
@@ -108,6 +108,8 @@ class Engine:
         self._near = float("inf") if shorter_ttl is None else shorter_ttl * _NEAR
         notes = None if self._cache.notes is None else self._cache.notes[: Batching.WORDS]
         self._batching = Batching(Limits.of(settings.batch, settings.lookup_timeout), notes)
+        self._maps = getattr(self._cache, "maps", 0)
+        self._auto = make_auto_size(spec, self._cache, self._batching, self._lock, self._attach, shared_as)
         self._fetcher = Fetcher(
             connect or _opener(spec),
             self._lock,
@@ -130,10 +132,15 @@ class Engine:
             self._refuse_closed()
             self._store()
             found = self._cache.lookup(keys, self.clock())
+            if self._auto is not None:
+                self._attach()
+                self._auto.see(keys.encoded.hashes)
             missed = (~found.hit).nonzero()[0]
             if not len(missed):
                 return Admitted(found, missed, [], missed, missed)
             distinct, inverse = (keys if len(missed) == len(keys) else keys.take(missed)).distinct()
+            if self._auto is not None:
+                self._auto.asked(len(distinct) / len(missed))
             flights, flight_of, position_in = self._fetcher.request(distinct, arrivals)
             return Admitted(found, missed, flights, flight_of[inverse], position_in[inverse])
 
@@ -148,6 +155,25 @@ class Engine:
     def bytes_per_key(self) -> float:
         """What the rows of a key that is asked take: as seen so far, before that as the table's description has it."""
         return self._landed_bytes / self._landed_keys
+
+    def waiting_bytes(self, rows: int, nbytes: int, *, hits_wait: bool) -> int | None:
+        """What may wait in an operator; None where nothing but its own bound says.
+
+        Args:
+            rows, nbytes: that wait in it now.
+            hits_wait: whether rows are among them whose keys are known.
+        """
+        if self._auto is None:
+            return None
+        self._auto.waited(rows, nbytes, hits_wait=hits_wait)
+        return self._auto.waiting_bytes
+
+    def _attach(self) -> None:
+        """Go on with the notes of the cache as it is now, which may have been put in place of another."""
+        maps = getattr(self._cache, "maps", 0)
+        if maps != self._maps and self._cache.notes is not None:
+            self._maps, self._most_together = maps, self._cache.stats().capacity // 2
+            self._batching.attach(self._cache.notes[: Batching.WORDS])
 
     def _flight_keys(self) -> int:
         """Keys that may fly together."""
@@ -188,6 +214,8 @@ class Engine:
                 return
             self._is_closed = True
         try:
+            if self._auto is not None:
+                self._auto.close()
             self._fetcher.close()
         finally:
             with self._lock:

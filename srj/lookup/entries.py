@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from srj.lookup.columns import Columns
-from srj.lookup.encoding import INLINE, EncodedKeys, Views, bytes_of_views, heap_place, is_varying, key_words, lengths_of
+from srj.lookup.encoding import (
+    INLINE,
+    EncodedKeys,
+    Views,
+    bytes_of_views,
+    decode_key,
+    heap_place,
+    is_varying,
+    key_words,
+    lengths_of,
+)
 from srj.lookup.expiry import NO_END, Expiry
 from srj.lookup.heap import Heap
 from srj.lookup.layout import At, Block, Contents
@@ -55,11 +66,11 @@ class Entries:
         self._counts: I32 | None = None if contents.unique else block["counts"]
         self._has_columns = len(contents.columns) > 0
         starts = np.cumsum([0, *(key_words(type_) for type_ in contents.key_types)]).tolist()
-        self._key_views = [
-            self.placement.records[:, start : start + 2]
-            for start, type_ in zip(starts, contents.key_types, strict=False)
-            if is_varying(type_)
+        self._key_columns = [
+            (type_, self.placement.records[:, start:stop])
+            for type_, (start, stop) in zip(contents.key_types, pairwise(starts), strict=True)
         ]
+        self._key_views = [words for type_, words in self._key_columns if is_varying(type_)]
         self._views = list(self.all_views())
 
     def all_views(self) -> Iterator[U64]:
@@ -81,6 +92,10 @@ class Entries:
         if self.pages is not None and self._has_columns:
             return self.pages.rows(ways, counts)
         return np.repeat(ways, counts)
+
+    def keys_of(self, ways: I64) -> tuple[pa.Array, ...]:
+        """The keys of the entries at these ways, a column each, in memory of their own."""
+        return tuple(decode_key(type_, words[ways], self.heap.buffers) for type_, words in self._key_columns)
 
     def write(self, ways: I64, keys: EncodedKeys, stamps: I64, counts: I32) -> I64:
         """Store keys at free ways and give them room for their rows; where these go."""

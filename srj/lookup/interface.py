@@ -39,6 +39,7 @@ class CacheStats:
         evictions: entries removed to make room.
         refused: answers too large to be kept, or found no place: served, not cached.
         bypasses: probes and inserts that did without the cache, for another process kept it for too long.
+        outside, outside_room: bytes that values take outside their views, and that they could.
     """
 
     entries: int
@@ -48,6 +49,8 @@ class CacheStats:
     evictions: int
     refused: int
     bypasses: int = 0
+    outside: int = 0
+    outside_room: int = 0
 
 
 class Cache(Protocol):

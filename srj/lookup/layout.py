@@ -43,7 +43,7 @@ _LEAST_SEGMENTS = 4
 _LEAST_SEGMENT_BYTES = 320
 _LARGEST_SEGMENT_BYTES = 2**30  # a view's offset is a signed 32-bit number
 _NUMBER_BYTES = 4  # beside each value in the heap stands the number of its view
-_HEAP_FILL = 0.75  # share of the heap that live values may take, so that reclaiming a segment gains something
+HEAP_FILL = 0.75  # share of the heap that live values may take, so that reclaiming a segment gains something
 _SPARE_ROWS = 0.25  # further rows a key to reserve where the estimate says one row a key but does not promise it
 
 
@@ -71,6 +71,7 @@ class At(IntEnum):
     HEAVIEST = 18  # the most bytes outside the views that a key's rows have taken so far
     TURNS = 19  # how often somebody has let go of the lock that he held alone
     ALL_ALIVE_TO = 20  # the stamp until which every entry may be used
+    MOVED = 21  # not 0 when a cache of another size has taken this one's place, and its name
 
 
 class Geometry(NamedTuple):
@@ -229,16 +230,22 @@ class Contents:
         alike = all(bool(size) == bool(like) for size, like in zip(there, self.geometry(2), strict=True))
         return alike and self.size(there) == nbytes
 
-    def geometry(self, sets: int) -> Geometry:
-        """The sizes that go with a number of sets."""
+    def geometry(self, sets: int, outside: float | None = None) -> Geometry:
+        """The sizes that go with a number of sets.
+
+        Args:
+            sets: of 8 ways.
+            outside: bytes that the values of an entry take outside their views; None: as `widths` lets expect.
+        """
         ways, further = sets * WAYS, self._further_rows
         page_rows = min(max(int(further / 2), 1), 64)
         # Half a page a key stays empty on average, where a page has several rows.
         pages = ceil(ways * (further / page_rows + (0.5 if page_rows > 1 else 0.0)))
-        heap = ways * self._heap_bytes_per_way / _HEAP_FILL
+        # A heap that is there stays, whatever was seen: which arrays there are is the same for all sizes.
+        heap = ways * (self._heap_bytes_per_way if outside is None else max(outside, self._heap_bytes_per_way and 1.0)) / HEAP_FILL
         if not heap:
             return Geometry(sets, pages, page_rows, 0, 0)
-        widest = max(self.widths, default=0)
+        widest = max(max(self.widths, default=0), int(outside or 0))
         least = -(-max(_LEAST_SEGMENT_BYTES, 4 * widest) // 8) * 8
         segments = min(max(int(heap // least), _LEAST_SEGMENTS), max(_SEGMENTS, ceil(heap / _LARGEST_SEGMENT_BYTES)))
         return Geometry(sets, pages, page_rows, segments, max(least, -(-ceil(heap / segments) // 8) * 8))

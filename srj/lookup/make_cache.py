@@ -6,10 +6,13 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from srj.errors import RequestError
+from srj.lookup.auto_size import AutoSize
 from srj.lookup.cache import ColumnarCache
+from srj.lookup.key_log import open_log
 from srj.lookup.layout import Contents
 from srj.lookup.map_file import executor_folder, open_map
 from srj.lookup.memory_limit import address_room
+from srj.lookup.private_cache import PrivateCache
 from srj.lookup.reference_cache import ReferenceCache
 from srj.lookup.shared_cache import SharedCache
 from srj.options import Cache as CacheOptions
@@ -18,8 +21,11 @@ from srj.quantities import parse_size
 if TYPE_CHECKING:
     import mmap
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
+    from srj.lookup.batching import Batching
     from srj.lookup.interface import Cache
+    from srj.lookup.layout import Geometry
     from srj.lookup.map_file import MapFile
     from srj.lookup.spec import LookupSpec
 
@@ -27,21 +33,52 @@ if TYPE_CHECKING:
 _KEY_WIDTH = 16
 # Times the room that this worker would give: the others have about as much, so one of them made a map that is a little larger.
 _TOLERANCE = 1.25
+# What cache="auto" gives to the cache of its memory before anything is known: a fair split with what waits.
+_FAIR = 0.5
+
+
+class CacheMaker:
+    """Makes columnar caches of any size for a lookup.
+
+    Args:
+        spec: the lookup.
+        cache: how its answers are remembered.
+
+    Attributes:
+        contents: what such a cache holds.
+        size: the bounds that were asked for, as `Contents.fit` takes them.
+    """
+
+    def __init__(self, spec: LookupSpec, cache: CacheOptions) -> None:
+        settings, description = spec.settings, spec.description
+        self._key_types, self._columns = [column.type for column in description.key], spec.columns
+        self._of_what: dict[str, Any] = {
+            "unique": description.unique or spec.question.exists_only,
+            "rows_per_key": description.rows_per_key,
+            "widths": [_KEY_WIDTH] * len(description.key) + [column.width for column in description.columns],
+            "policy": cache.chosen,  # a part of it, for each way keeps the rule's fields
+        }
+        self._lives: dict[str, float | None] = {"ttl": settings.ttl, "missing_ttl": settings.missing_ttl}
+        self.contents = Contents.of(self._key_types, self._columns, **self._of_what)
+        if cache.is_auto:
+            self.size: dict[str, int | None] = {"size_bytes": int(cache.memory_bytes * _FAIR), "size_rows": None}
+        else:
+            amount, unit = parse_size(cache.size)
+            self.size = {"size_bytes": amount if unit == "bytes" else None, "size_rows": amount if unit == "rows" else None}
+
+    def over(self, memory: mmap.mmap | None, geometry: Geometry | None = None) -> ColumnarCache:
+        """A cache over a map, or in memory of its own; of this geometry if it is a new one, else of the size that was asked for."""
+        more: dict[str, Any] = self.size | self._lives | self._of_what
+        return ColumnarCache(self._key_types, self._columns, memory=memory, geometry=geometry, **more)
 
 
 def make_cache(spec: LookupSpec, shared_as: str | None = None) -> Cache:
     """The cache that the settings ask for: the executor's if there is one and it can be had, else this process's own."""
-    settings, description = spec.settings, spec.description
+    settings = spec.settings
     if not isinstance(settings.cache, CacheOptions):
         return ReferenceCache(settings.cache, spec.columns, ttl=settings.ttl, missing_ttl=settings.missing_ttl)
-    key_types = [column.type for column in description.key]
-    size, of_what = _size(settings.cache), _of_what(spec, settings.cache)
-    contents = Contents.of(key_types, spec.columns, **of_what)
-
-    def over(memory: mmap.mmap | None) -> ColumnarCache:
-        bounds = size | {"ttl": settings.ttl, "missing_ttl": settings.missing_ttl}
-        return ColumnarCache(key_types, spec.columns, memory=memory, **bounds, **of_what)
-
+    maker = CacheMaker(spec, settings.cache)
+    contents, size = maker.contents, maker.size
     asked = nbytes = contents.nbytes(**size)
     least = contents.nbytes(size_bytes=None, size_rows=1)
     room = address_room()
@@ -49,33 +86,33 @@ def make_cache(spec: LookupSpec, shared_as: str | None = None) -> Cache:
     if most is not None and nbytes > most:
         size["size_bytes"] = most
         nbytes = contents.nbytes(**size)
-    map_file = None
-    if shared_as is not None and settings.cache.shared:
-        map_file = _usable_map(shared_as, nbytes, over, contents=contents, most=most)
+
+    def opened() -> MapFile | None:
+        return None if shared_as is None else _usable_map(shared_as, nbytes, maker, most=most)
+
+    map_file = opened() if settings.cache.shared else None
     made = nbytes if map_file is None else len(map_file.memory)
-    if made < asked:
+    if made < asked and not settings.cache.is_auto:
         _less(asked, made, "the address space that spark.executor.pyspark.memory leaves")
     if map_file is not None:
-        return SharedCache(over(map_file.memory), map_file)
+        return SharedCache(map_file, maker.over, opened)
     while True:
         try:
-            return over(None)
+            return PrivateCache(maker.over) if settings.cache.is_auto else maker.over(None)
         except RequestError as error:  # a smaller cache is better than a task that fails
             if nbytes <= least:
                 raise
             nbytes = size["size_bytes"] = _less(nbytes, max(nbytes // 2, least), str(error))
 
 
-def _usable_map(
-    name: str, nbytes: int, prepare: Callable[[mmap.mmap], object], *, contents: Contents, most: int | None
-) -> MapFile | None:
+def _usable_map(name: str, nbytes: int, maker: CacheMaker, *, most: int | None) -> MapFile | None:
     """The executor's map, if this worker can use it; else it is told why not, and leaves it to the others."""
     folder = executor_folder()
-    map_file = None if folder is None else open_map(folder, name, nbytes, prepare)
+    map_file = None if folder is None else open_map(folder, name, nbytes, maker.over)
     if map_file is None:
         return None
     there = len(map_file.memory)
-    if not contents.is_whole(map_file.memory):
+    if not maker.contents.is_whole(map_file.memory):
         problem = f"expected a whole cache in {map_file.path}, got {there:,} bytes that are none; remove that file"
     elif most is not None and there > _TOLERANCE * most:
         problem = (
@@ -94,6 +131,23 @@ def _less(asked: int, given: int, reason: str) -> int:
     return given
 
 
+def make_auto_size(
+    spec: LookupSpec,
+    cache: Cache,
+    batching: Batching,
+    turn: AbstractContextManager[object],
+    on_resize: Callable[[], None],
+    name: str | None,
+) -> AutoSize | None:
+    """What sizes a cache that `make_cache` made of these, where the settings ask for that."""
+    options, folder = spec.settings.cache, executor_folder()
+    if not isinstance(options, CacheOptions) or not options.is_auto or not isinstance(cache, (SharedCache, PrivateCache)):
+        return None
+    log = open_log(folder, name) if isinstance(cache, SharedCache) and folder is not None and name is not None else None
+    contents = CacheMaker(spec, options).contents
+    return AutoSize(options.memory_bytes, cache, contents, batching, turn, log=log, on_resize=on_resize)
+
+
 def check_cache(spec: LookupSpec) -> None:
     """Find on the driver, without reserving memory, whether the cache that the settings ask for can be made.
 
@@ -102,22 +156,5 @@ def check_cache(spec: LookupSpec) -> None:
     """
     cache = spec.settings.cache
     if isinstance(cache, CacheOptions):
-        key_types = [column.type for column in spec.description.key]
-        Contents.of(key_types, spec.columns, **_of_what(spec, cache)).fit(**_size(cache))
-
-
-def _size(cache: CacheOptions) -> dict[str, Any]:
-    """The bounds of a columnar cache, as `Contents.fit` takes them."""
-    amount, unit = parse_size(cache.size)
-    return {"size_bytes": amount if unit == "bytes" else None, "size_rows": amount if unit == "rows" else None}
-
-
-def _of_what(spec: LookupSpec, cache: CacheOptions) -> dict[str, Any]:
-    """What is known of the rows, as `Contents.of` takes it; the policy is part of it, for each way keeps the rule's fields."""
-    description = spec.description
-    return {
-        "unique": description.unique or spec.question.exists_only,
-        "rows_per_key": description.rows_per_key,
-        "widths": [_KEY_WIDTH] * len(description.key) + [column.width for column in description.columns],
-        "policy": cache.chosen,
-    }
+        maker = CacheMaker(spec, cache)
+        maker.contents.fit(**maker.size)

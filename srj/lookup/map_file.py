@@ -102,6 +102,25 @@ def open_map(folder: Path, name: str, nbytes: int, prepare: Callable[[mmap.mmap]
     return found
 
 
+def replace_map(path: Path, nbytes: int, prepare: Callable[[mmap.mmap], object]) -> MapFile | None:
+    """A map of another size in place of the one of this name, which stays as it is for those who have it open.
+
+    Args:
+        path: of a `MapFile`.
+        nbytes: the size of the new one.
+        prepare: as for `open_map`; whoever opens the map before it has returned gets the old one. What it raises is raised.
+
+    Returns:
+        None where there is no room for both, or another process is making a map.
+    """
+    try:
+        with _alone(path.parent):
+            _sweep(path.parent)
+            return _create(path, nbytes, prepare)
+    except OSError:
+        return None
+
+
 def _check_own(path: Path, status: os.stat_result) -> None:
     if status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise PermissionError(f"{path}, which others may write or read")

@@ -145,6 +145,7 @@ class Operator:
             yield from self._leaving(buffer)
             if buffer.pinned:
                 self._engine.hurry()
+            self._bound(buffer.length, buffer.nbytes, hits_wait=False)
             while buffer and self._is_full(buffer.nbytes):
                 if buffer.nbytes > self._waiting_bytes:
                     self._engine.flush()  # it may all wait for one flight that is still being filled
@@ -165,17 +166,20 @@ class Operator:
             Each batch's matches.
         """
         pending: deque[tuple[Probe, int]] = deque()
-        pending_bytes = 0
+        pending_bytes = pending_rows = 0
         for keys in self._cut_keys(batches):
             probe = self._probe(keys)
             size = probe.nbytes + self._expected(len(probe.admitted.missed))
             pending.append((probe, size))
             pending_bytes += size
+            pending_rows += probe.length
+            self._bound(pending_rows, pending_bytes, hits_wait=True)
             self._take_arrivals()
             while pending and (pending[0][0].is_landed or self._is_full(pending_bytes)):
                 if pending[0][0].is_landed:
                     first, size = pending.popleft()
                     pending_bytes -= size
+                    pending_rows -= first.length
                     yield self._retire(first)
                 else:
                     # Not all of the first batch at once: the next one is probed while the last flights of this are on their way.
@@ -288,6 +292,12 @@ class Operator:
             raise AssertionError(f"expected matches for {probe.length} rows, got them for {len(joined.counts)}")
         self._count(joined)
         return joined
+
+    def _bound(self, rows: int, nbytes: int, *, hits_wait: bool) -> None:
+        """Let the engine say what may wait now, if it divides the memory."""
+        bound = self._engine.waiting_bytes(rows, nbytes, hits_wait=hits_wait)
+        if bound is not None:
+            self._waiting_bytes = bound
 
     def _is_full(self, waiting_bytes: int) -> bool:
         """Whether something must land before more input is read."""

@@ -53,7 +53,7 @@ class LookupSpec:
             self.description.unique,
             self.at_most_one,
             repr([(name, value) for name, value in vars(self.settings).items() if name != "cache"]),
-            None if cache is None else repr((cache.size, cache.shared)),
+            None if cache is None else repr((cache.size, cache.shared, cache.memory)),
             own,
         )
         return hashlib.sha256(pickle.dumps(decides)).hexdigest()

@@ -6,11 +6,13 @@ from srj.sizing.keys import hash_keys
 from srj.sizing.pattern import Pattern, Phase
 from srj.sizing.reuse_distance import FIRST_TOUCH, StackDistances, reuse_distances
 from srj.sizing.sampling import EXACT_KEYS, Shards
+from srj.sizing.split import Costs, best_size
 from srj.sizing.watch import Watch
 
 __all__ = [
     "EXACT_KEYS",
     "FIRST_TOUCH",
+    "Costs",
     "MissRatioCurve",
     "Pattern",
     "Phase",
@@ -19,6 +21,7 @@ __all__ = [
     "StackDistances",
     "Watch",
     "aet_curve",
+    "best_size",
     "combined",
     "hash_keys",
     "reuse_distances",

@@ -128,6 +128,10 @@ class MissRatioCurve:
         """The curve of all keys where this is that of one in `factor` of them, as when they were divided by their hash."""
         return MissRatioCurve(self.sizes * factor, self.ratios, self.references * factor)
 
+    def stretched(self, factor: float) -> MissRatioCurve:
+        """The curve of a cache that needs so many times the entries, as one does whose keys can't stand anywhere."""
+        return MissRatioCurve(self.sizes * factor, self.ratios, self.references)
+
     def __add__(self, other: MissRatioCurve) -> MissRatioCurve:
         return combined([self, other])
 

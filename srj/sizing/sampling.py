@@ -98,16 +98,22 @@ class Shards:
         empty = self._seen.size - np.count_nonzero(self._seen)
         return float(self._seen.size * np.log(self._seen.size / empty)) if empty else self.held / self.rate
 
-    def add(self, hashes: U64) -> tuple[I64, F64]:
+    @property
+    def threshold(self) -> int:
+        """Keys with hashes below it are taken; 2**64 - 1 while all are, which leaves out one in 2**64."""
+        return min(self._threshold, _ALL - 1)
+
+    def add(self, hashes: U64, references: int | None = None) -> tuple[I64, F64]:
         """Take the next references.
 
         Args:
             hashes: of their keys, from `hash_keys` or as evenly spread.
+            references: how many there were, where those of keys outside the sample were left out.
 
         Returns:
             The places in `hashes` of those in the sample, and the distance of each, scaled; -1 for a first touch.
         """
-        self.references += hashes.size
+        self.references += hashes.size if references is None else references
         if self._seen is not None:
             # The last bits: the threshold looks at the first.
             self._seen[hashes & np.uint64(self._seen.size - 1)] = True

@@ -54,6 +54,7 @@ class Watch:
         self.searches = 0
         self._epochs: deque[tuple[int, int, float]] = deque(maxlen=_EPOCHS)
         self._waiting: list[U64] = []
+        self._references = 0
         self._rate_of_distances = 1.0
         self._search(None)
 
@@ -76,20 +77,34 @@ class Watch:
         """The miss-ratio curve since the present search began."""
         return self._shards.curve()
 
-    def add(self, hashes: U64) -> None:
-        """Take the next references: 64-bit hashes of their keys (`hash_keys`)."""
+    @property
+    def rate(self) -> float:
+        """The share of the keys that is looked at now: those whose hash is below this share of 2**64."""
+        return self._shards.rate
+
+    def add(self, hashes: U64, references: int | None = None) -> None:
+        """Take the next references.
+
+        Args:
+            hashes: of their keys, 64 bits (`hash_keys`); those of keys that are not looked at (`rate`) may be left out.
+            references: how many there were with those left out.
+        """
+        references = hashes.size if references is None else references
         if self.phase is not Phase.SEARCHING:
-            self._waiting.append(hashes.copy())
-            if sum(part.size for part in self._waiting) < _TOGETHER:
+            # Only the keys of the sample, so that what waits stays small.
+            self._waiting.append(hashes[hashes < np.uint64(self._shards.threshold)])
+            self._references += references
+            if self._references < _TOGETHER:
                 return
-            hashes = np.concatenate(self._waiting)
+            hashes, references = np.concatenate(self._waiting), self._references
             self._waiting.clear()
-        _, distances = self._shards.add(hashes)
+            self._references = 0
+        _, distances = self._shards.add(hashes, references)
         if self.phase is Phase.SEARCHING:
             if self._pattern.add(distances, 1 / self._rate_of_distances) is not Phase.SEARCHING:
                 self._settle()
         else:
-            self._look(distances, hashes.size)
+            self._look(distances, references)
         self._rate_of_distances = self._shards.rate
 
     def _search(self, provisional: float | None) -> None:
@@ -99,6 +114,7 @@ class Watch:
         self._rate_of_distances = 1.0
         self._epochs.clear()
         self._waiting.clear()
+        self._references = 0
         self.searches += 1
 
     def _settle(self) -> None:

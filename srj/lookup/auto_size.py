@@ -1,0 +1,214 @@
+"""``cache="auto"``: how much of the memory the cache has, and how much the rows that wait, as the stream's keys show it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from srj.lookup.layout import WAYS
+from srj.sizing.pattern import Phase
+from srj.sizing.split import FLOOR, SLACK, Costs, best_size
+from srj.sizing.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from srj.lookup.batching import Batching
+    from srj.lookup.interface import CacheStats
+    from srj.lookup.key_log import KeyLog
+    from srj.lookup.layout import Contents, Geometry
+
+    U64 = npt.NDArray[np.uint64]
+
+# Times what a decision, or a move, took: so long there is none after it.
+_REST, _REST_AFTER_MOVE = 60.0, 20.0
+_FIRST_REFERENCES = 50_000  # before which a curve is not asked
+_TOO_LARGE = 1.25  # times the entries wanted: it is made smaller
+_GROWTH = 1.5  # at least, where it is not known yet how far
+_FURTHER = 2.0  # times the entries that fit: so many keys are looked at before the search is given up
+_ENOUGH, _MARGIN = 500, 1.1  # entries that tell how long values are; times what they take on average
+_MANY_SETS = 10_000  # by which the bytes of an entry are told
+_BETTER = 0.95  # of the seconds a row, for a move that only the model advises
+
+
+class Resizable(Protocol):
+    """A cache whose size can be changed."""
+
+    def stats(self) -> CacheStats:
+        """Its present state."""
+        ...
+
+    def resize(self, geometry: Geometry, nbytes: int, turn: AbstractContextManager[object]) -> bool:
+        """Change it; whether that was done."""
+        ...
+
+
+class AutoSize:
+    """Watches the keys, and moves memory between the cache and what waits.
+
+    The cache begins with half. Once the pattern query has found the size beyond which more buys nothing, the cache gets that, with
+    the slack of a columnar cache. Where there is no such size within the memory, the model of `srj.sizing.split` is asked, or,
+    before the cost of a lookup is known, the curve's knee. A move is made only where it is worth it, and takes its time in a thread
+    of its own.
+
+    Args:
+        memory: bytes, for the cache and for what waits in all workers that share it.
+        cache: to be resized.
+        contents: what it holds.
+        batching: what is known of the cost of lookups.
+        turn: what this process's threads hold when they use the cache; held by who calls `see`.
+        log: where other workers' keys are; None: there are none.
+        on_resize: called after a change, with the turn.
+        compiled: as in `reuse_distances`.
+    """
+
+    def __init__(
+        self,
+        memory: int,
+        cache: Resizable,
+        contents: Contents,
+        batching: Batching,
+        turn: AbstractContextManager[object],
+        *,
+        log: KeyLog | None = None,
+        on_resize: Callable[[], None] = lambda: None,
+        compiled: bool | None = None,
+    ) -> None:
+        self._memory, self._cache, self._contents, self._batching, self._turn = memory, cache, contents, batching, turn
+        self._log, self._on_resize, self._compiled = log, on_resize, compiled
+        self._outside: float | None = None
+        self._per_entry = contents.size(contents.geometry(_MANY_SETS)) / (WAYS * _MANY_SETS)
+        self._follow()
+        self.watch: Watch | None = None
+        self._moving: threading.Thread | None = None
+        self._decided: tuple[Phase | None, int | None] = None, None
+        self._references, self._since = 0, 0
+        self._next = self._next_move = float("-inf")
+        self._event, self._hits_wait, self._asked = 0.0, False, 1.0
+
+    @property
+    def waiting_bytes(self) -> int:
+        """That may wait in one operator: its share of what the cache leaves."""
+        workers = 1 if self._log is None else self._log.workers
+        return max(int(max(self._memory - self._bytes, self._memory * FLOOR) / workers), 1)
+
+    def waited(self, rows: int, nbytes: int, *, hits_wait: bool) -> None:
+        """So many rows wait in so many bytes; they are of all kinds (`hits_wait`), or only such as miss."""
+        if rows:
+            self._event, self._hits_wait = nbytes / rows, hits_wait
+
+    def asked(self, share: float) -> None:
+        """Keys that are asked for each row that misses."""
+        self._asked += (share - self._asked) / 16
+
+    def see(self, hashes: U64) -> None:
+        """Take the keys of a batch that is looked up."""
+        references = hashes.size
+        if self._log is not None:
+            read = self._log.exchange(hashes)
+            if read is None:
+                self.watch = None  # another process reads
+                self._follow()
+                return
+            if read.is_new:
+                self.watch = None
+            hashes, references = read.hashes, read.references
+        if self.watch is None:
+            self._begin()
+            assert self.watch is not None  # noqa: S101  for mypy
+        self.watch.add(hashes, references)
+        self._references += references
+        self._since += references
+        if self._log is not None:
+            self._log.look_at(self.watch.rate)
+        self._decide(self.watch)
+
+    def close(self) -> None:
+        """Wait for a move to end."""
+        if self._moving is not None:
+            self._moving.join()
+        if self._log is not None:
+            self._log.close()
+
+    def _begin(self) -> None:
+        # Beyond what fits: a bound within the memory is known for certain when half as many keys more have been seen.
+        most = _FURTHER * self._memory * (1 - FLOOR) / self._per_entry
+        self.watch = Watch(max(int(most / SLACK), 1), compiled=self._compiled)
+        self._references = self._since = 0
+
+    def _follow(self) -> None:
+        """Look at the cache as it is now, whoever has made it so."""
+        stats = self._cache.stats()
+        self._bytes = stats.bytes_reserved
+        if stats.entries >= _ENOUGH:
+            # Its present rows say better than the description's estimates what a value takes.
+            self._outside = _MARGIN * stats.outside / stats.entries
+            self._per_entry = self._contents.size(self._contents.geometry(_MANY_SETS, self._outside)) / (WAYS * _MANY_SETS)
+        room = stats.outside_room / self._outside if self._outside else stats.capacity
+        self._entries = int(min(stats.capacity, room))
+
+    def _decide(self, watch: Watch) -> None:
+        now, news = time.monotonic(), (watch.phase, watch.bound)
+        is_news = news != self._decided and watch.bound is not None
+        is_due = now >= self._next and self._since >= _FIRST_REFERENCES
+        if not (is_news or is_due) or now < self._next_move or self._is_moving:
+            return
+        self._decided, self._since = news, 0
+        wanted = self._wanted(watch)
+        self._next = time.monotonic() + _REST * (time.monotonic() - now)
+        if wanted is not None:
+            self._move(wanted)
+
+    @property
+    def _is_moving(self) -> bool:
+        return self._moving is not None and self._moving.is_alive()
+
+    def _wanted(self, watch: Watch) -> int | None:
+        """The entries that the cache should have; None: as many as now."""
+        self._follow()
+        most = int(self._memory * (1 - FLOOR) / self._per_entry)
+        present = self._entries
+        bound = None if watch.bound is None else int(watch.bound * SLACK) + 1
+        if bound is not None and bound <= most:
+            if watch.phase is Phase.SEARCHING:
+                return min(max(bound, int(_GROWTH * present)), most) if bound > present else None
+            return bound if not present / _TOO_LARGE <= bound <= present else None
+        curve = watch.curve()
+        line = self._batching.model.line()
+        if line is None or not self._event:
+            knee = min(int(curve.knee(int(most / SLACK)) * SLACK), most)
+            return knee if knee and not present / _TOO_LARGE <= knee <= present * _TOO_LARGE else None
+        costs = Costs(
+            self._per_entry,
+            self._event,
+            *line,
+            in_flight=self._batching.in_flight,
+            most_keys=self._batching.best_size,
+            asked=self._asked,
+            hits_wait=self._hits_wait,
+        )
+        best = best_size(curve, self._memory, costs)
+        of_best, of_present = costs.seconds([best, present], curve.stretched(SLACK), self._memory)
+        return best if of_best < _BETTER * of_present else None
+
+    def _move(self, entries: int) -> None:
+        geometry = self._contents.geometry(max(2, -(-entries // WAYS)), self._outside)
+        nbytes = self._contents.size(geometry)
+
+        def run() -> None:
+            begin = time.monotonic()
+            done = self._cache.resize(geometry, nbytes, self._turn)
+            with self._turn:
+                self._follow()
+                if done:
+                    self._on_resize()
+                took = time.monotonic() - begin
+                self._next_move = time.monotonic() + _REST_AFTER_MOVE * took
+
+        self._moving = threading.Thread(target=run, name="srj-resize", daemon=True)
+        self._moving.start()

@@ -1,0 +1,276 @@
+"""cache="auto": the cache gets what the stream's keys need, all workers' keys counted, and the rest goes to what waits."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from srj.errors import RequestError
+from srj.lookup.key_log import _KEYS, KeyLog, open_log
+from srj.lookup.operator import Operator
+from srj.options import Cache, parse_options
+from srj.sizing import Costs, MissRatioCurve, Phase, best_size
+from tests.scripted import Scripted, scripted_engine
+from tests.shared_map import PROCESSES, process
+from tests.sizing.traces import intervals, zipf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from srj.lookup.engine import Engine
+
+ROW = "x" * 40  # longer than a view holds itself
+
+
+def joined(engine: Engine, keys: np.ndarray, batch: int = 5_000) -> int:
+    """The rows that a stream of these keys gets, checked; a resize that has begun is waited for after each batch."""
+    operator, count = Operator(engine), 0
+
+    def batches() -> Iterator[tuple[pa.Array]]:
+        for start in range(0, keys.size, batch):
+            yield (pa.array(keys[start : start + batch]),)
+            moving = engine._auto._moving  # type: ignore[union-attr]
+            if moving is not None:
+                moving.join()
+
+    for number, matches in enumerate(operator.in_order(batches())):
+        _, rows = matches.inner()
+        expected = [f"{ROW}{key}" for key in keys[number * batch : (number + 1) * batch].tolist()]
+        assert rows["value"].to_pylist() == expected
+        count += rows.num_rows
+    return count
+
+
+def engine_for_keys(distinct: int, **options: Any) -> Engine:
+    """An engine over a table of so many keys, a row each."""
+    rows = {key: [f"{ROW}{key}"] for key in range(distinct)}
+    return scripted_engine(Scripted(rows), unique=True, **options)
+
+
+def test_on_moving_intervals_the_cache_gets_the_bound_and_its_slack_and_the_rest_waits() -> None:
+    """Within the second interval: 2,000 keys each, in memory for some 12,000."""
+    keys = intervals([20_000] * 5, [2_000] * 5, 1)
+    engine = engine_for_keys(10_000, cache="auto", memory=2_000_000)
+    try:
+        first = engine.cache_stats()
+        assert 900_000 <= first.bytes_reserved <= 1_000_000
+        assert joined(engine, keys[:40_000]) == 40_000
+        auto = engine._auto
+        assert auto is not None
+        assert auto.watch is not None
+        assert auto.watch.phase is Phase.MATCHED
+        stats = engine.cache_stats()
+        assert 0.98 * 2_000 * 1.15 <= stats.capacity <= 1.03 * 2_000 * 1.15
+        assert auto.waiting_bytes == 2_000_000 - stats.bytes_reserved
+        operator = Operator(engine)
+        for start in range(40_000, keys.size, 5_000):
+            for _ in operator.in_order([(pa.array(keys[start : start + 5_000]),)]):
+                pass
+        # A lookup of each key of the intervals that follow, and what 1.15 times the room misses of all references.
+        assert operator.metrics.keys <= 6_000 + 0.01 * 60_000
+    finally:
+        engine.close()
+
+
+def test_a_cache_for_more_keys_grows_and_its_rows_stay() -> None:
+    """From 1,000 keys an interval to 6,000: the first are still hits after the cache has grown."""
+    engine = engine_for_keys(40_000, cache="auto", memory=3_000_000)
+    try:
+        joined(engine, intervals([20_000] * 3, [1_000] * 3, 1))
+        small = engine.cache_stats().capacity
+        assert small < 1_300
+        joined(engine, 4_000 + intervals([60_000] * 2, [6_000] * 2, 2))
+        stats = engine.cache_stats()
+        assert 6_000 <= stats.capacity < 9_500
+        operator = Operator(engine)
+        list(operator.in_order([(pa.array(4_000 + 6_000 + np.arange(6_000)),)]))
+        assert operator.metrics.hits >= 0.99 * 6_000
+    finally:
+        engine.close()
+
+
+def test_where_all_keys_fit_the_cache_has_room_for_all() -> None:
+    engine = engine_for_keys(5_000, cache="auto", memory=3_000_000)
+    try:
+        joined(engine, zipf(60_000, 5_000, 0.0, 1))
+        operator = Operator(engine)
+        list(operator.in_order([(pa.array(np.arange(5_000)),)]))
+        assert operator.metrics.hits >= 0.99 * 5_000
+    finally:
+        engine.close()
+
+
+def test_without_a_bound_within_the_memory_the_cache_never_takes_all_of_it() -> None:
+    """Zipf over 40,000 keys in memory for some 18,000: whatever the model says, a sixteenth is left for what waits."""
+    engine = engine_for_keys(40_000, cache="auto", memory=2_000_000)
+    try:
+        joined(engine, zipf(150_000, 40_000, 0.8, 1))
+        auto = engine._auto
+        assert auto is not None
+        assert engine.cache_stats().bytes_reserved <= 2_000_000 * 15 / 16
+        assert auto.waiting_bytes >= 2_000_000 / 16
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"cache": "128 MB", "memory": "512 MB"}, "expected memory only with cache='auto'"),
+        ({"memory": "512 MB"}, "expected memory only with cache='auto'"),
+        ({"cache": "auto", "memory": "1000 rows"}, "expected memory as bytes such as '512 MB'"),
+        ({"cache": "auto", "memory": "much"}, "got 'much'"),
+        ({"cache": dict, "memory": "512 MB"}, "expected memory only with cache='auto'"),
+        ({"cache": "atuo"}, "got 'atuo'"),
+    ],
+)
+def test_mistakes_are_told_in_one_sentence(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(RequestError) as error:
+        parse_options(options)  # type: ignore[arg-type]
+    assert sentence in str(error.value)
+
+
+def test_memory_may_stand_in_the_cache_or_beside_it() -> None:
+    assert parse_options({"cache": "auto"}).lookup.cache == Cache(size="auto")
+    beside = parse_options({"cache": Cache(size="auto", policy="sieve"), "memory": "1 MB"}).lookup.cache
+    assert isinstance(beside, Cache)
+    assert (beside.policy, beside.memory_bytes) == ("sieve", 1_000_000)
+
+
+# The log
+
+
+def log_in(folder: Path) -> KeyLog:
+    (folder / "srj").mkdir(mode=0o700, exist_ok=True)
+    log = open_log(folder / "srj", "one")
+    assert log is not None
+    return log
+
+
+def hashes(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.uint64)
+
+
+def write_and(folder: Path, numbers: list[int], seconds: float) -> None:
+    """In another process."""
+    log = log_in(folder)
+    log.exchange(hashes(*numbers))
+    time.sleep(seconds)
+
+
+def test_one_process_reads_what_all_write_in_their_order(tmp_path: Path) -> None:
+    log = log_in(tmp_path)
+    first = log.exchange(hashes(1, 2))
+    assert first is not None
+    assert (first.hashes.tolist(), first.references, first.is_new) == ([1, 2], 2, True)
+    with process(write_and, tmp_path, [3, 4, 5], 0.0) as child:
+        child.join()
+        assert child.exitcode == 0
+    second = log.exchange(hashes(6))
+    assert second is not None
+    assert (second.hashes.tolist(), second.references, second.is_new) == ([3, 4, 5, 6], 4, False)
+    assert log.workers == 2
+
+
+def test_when_the_reader_has_ended_the_next_takes_its_place(tmp_path: Path) -> None:
+    with process(write_and, tmp_path, [1], 0.0) as child:
+        child.join()
+    read = log_in(tmp_path).exchange(hashes(2))
+    assert read is not None
+    assert (read.is_new, read.hashes.tolist()) == (True, [2])
+
+
+def test_a_reader_that_does_not_come_is_replaced_when_half_the_ring_is_unread(tmp_path: Path) -> None:
+    with process(write_and, tmp_path, [1], 60.0) as child:
+        log = log_in(tmp_path)
+        deadline = time.monotonic() + 20
+        while not log._header[65] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        many = np.arange(_KEYS // 4, dtype=np.uint64)
+        assert log.exchange(many) is None
+        read = log.exchange(many)
+        assert child.is_alive()
+    assert read is not None
+    assert read.is_new
+
+
+def test_keys_that_are_not_looked_at_count_and_are_not_written(tmp_path: Path) -> None:
+    log = log_in(tmp_path)
+    log.exchange(hashes(1))
+    log.look_at(0.5)
+    read = log.exchange(hashes(5, 2**63 + 5, 7))
+    assert read is not None
+    assert (read.hashes.tolist(), read.references) == ([5, 7], 3)
+    log.look_at(1.0)
+    more = log.exchange(hashes(2**63 + 5))
+    assert more is not None
+    assert more.hashes.tolist() == [2**63 + 5]
+
+
+def test_a_batch_longer_than_the_ring_leaves_its_last_keys(tmp_path: Path) -> None:
+    log = log_in(tmp_path)
+    read = log.exchange(np.arange(_KEYS + 10, dtype=np.uint64))
+    assert read is not None
+    assert read.hashes.size == _KEYS
+    assert (int(read.hashes[0]), int(read.hashes[-1]), read.references) == (10, _KEYS + 9, _KEYS + 10)
+
+
+def work(folder: Path, part: int, together: Any, results: Any) -> None:
+    """A worker: every second batch of a stream of moving intervals."""
+    os.environ["SPARK_LOCAL_DIRS"] = str(folder)
+    engine = engine_for_keys(10_000, cache="auto", memory=2_000_000, shared_as="one")
+    keys = intervals([20_000] * 5, [2_000] * 5, 1).reshape(-1, 2, 1_000)[:, part].ravel()
+    together.wait(60)
+    rows = joined(engine, keys, batch=1_000)
+    together.wait(60)
+    joined(engine, keys[-1_000:])
+    auto = engine._auto
+    assert auto is not None
+    results.put((rows, engine.cache_stats().capacity, auto.waiting_bytes, auto.watch is not None))
+    engine.close()
+
+
+def test_workers_share_one_cache_which_one_of_them_sizes(tmp_path: Path) -> None:
+    """Two processes with half of the stream's batches each: all rows are right, one watches, both have the same cache."""
+    results, together = PROCESSES.Queue(), PROCESSES.Barrier(2)
+    with process(work, tmp_path, 0, together, results), process(work, tmp_path, 1, together, results):
+        told = [results.get(timeout=60) for _ in range(2)]
+    assert [rows for rows, *_ in told] == [50_000, 50_000]
+    assert {2_250 <= capacity <= 2_400 for _, capacity, *_ in told} == {True}
+    assert sum(watches for *_, watches in told) == 1
+    [cache] = [path for path in (tmp_path / "srj").iterdir() if path.is_file()]
+    # Of what the cache leaves each has half while both work.
+    assert min(waiting for _, _, waiting, _ in told) == (2_000_000 - cache.stat().st_size) // 2
+
+
+# The split
+
+
+def test_more_cache_is_worth_what_it_saves() -> None:
+    """By hand: a straight curve to 1,000 entries; lookups that cost the same a key whatever their size want all the cache."""
+    curve = MissRatioCurve(np.array([0.0, 1_000.0]), np.array([1.0, 0.0]), 1e6)
+    size = best_size(curve, 50_000, Costs(entry=100, event=100, fixed=0.0, each=1e-5))
+    assert size == pytest.approx(500 * 15 / 16, rel=0.02)
+
+
+def test_where_lookups_are_dear_room_to_wait_is_worth_more_than_cache() -> None:
+    """By hand: rows that wait fill lookups of 10 ms each, whatever their size; seconds a row are the same for every split."""
+    curve = MissRatioCurve(np.array([0.0, 1_000.0]), np.array([1.0, 0.5]), 1e6)
+    costs = Costs(entry=100, event=100, fixed=0.01, each=0.0, most_keys=1e9)
+    # c entries: (1 - c / 2000) * 0.01 / (1000 - c), which is least where c is.
+    assert costs.seconds([0, 500], curve, 100_000).tolist() == pytest.approx([1e-5, 1.5e-5])
+    assert best_size(curve, 100_000, costs) == pytest.approx(1_000 / 16, abs=1)
+
+
+def test_rows_that_wait_in_their_order_fill_lookups_more_slowly() -> None:
+    curve = MissRatioCurve(np.array([0.0, 100.0]), np.array([0.1, 0.1]), 1e6)
+    costs = Costs(entry=100, event=100, fixed=0.01, each=0.0)
+    # 1,000 rows wait: 1,000 misses where only these do, else 100.
+    assert costs.seconds([0], curve, 100_000).tolist() == pytest.approx([0.1 * 0.01 / 1_000])
+    assert costs._replace(hits_wait=True).seconds([0], curve, 100_000).tolist() == pytest.approx([0.1 * 0.01 / 100])
