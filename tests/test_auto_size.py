@@ -53,7 +53,7 @@ def engine_for_keys(distinct: int, **options: Any) -> Engine:
     return scripted_engine(Scripted(rows), unique=True, **options)
 
 
-def test_on_moving_intervals_the_cache_gets_the_bound_and_its_slack_and_the_rest_waits() -> None:
+def test_on_moving_intervals_the_cache_gets_the_bound_with_ample_slack_and_the_rest_waits() -> None:
     """Within the second interval: 2,000 keys each, in memory for some 12,000."""
     keys = intervals([20_000] * 5, [2_000] * 5, 1)
     engine = engine_for_keys(10_000, cache="auto", memory=2_000_000)
@@ -66,13 +66,13 @@ def test_on_moving_intervals_the_cache_gets_the_bound_and_its_slack_and_the_rest
         assert auto.watch is not None
         assert auto.watch.phase is Phase.MATCHED
         stats = engine.cache_stats()
-        assert 0.98 * 2_000 * 1.15 <= stats.capacity <= 1.03 * 2_000 * 1.15
+        assert 0.98 * 2_000 * 1.5 <= stats.capacity <= 1.03 * 2_000 * 1.5
         assert auto.waiting_bytes == 2_000_000 - stats.bytes_reserved
         operator = Operator(engine)
         for start in range(40_000, keys.size, 5_000):
             for _ in operator.in_order([(pa.array(keys[start : start + 5_000]),)]):
                 pass
-        # A lookup of each key of the intervals that follow, and what 1.15 times the room misses of all references.
+        # A lookup of each key of the intervals that follow, and hardly any twice.
         assert operator.metrics.keys <= 6_000 + 0.01 * 60_000
     finally:
         engine.close()
@@ -84,10 +84,10 @@ def test_a_cache_for_more_keys_grows_and_its_rows_stay() -> None:
     try:
         joined(engine, intervals([20_000] * 3, [1_000] * 3, 1))
         small = engine.cache_stats().capacity
-        assert small < 1_300
+        assert small < 1_600
         joined(engine, 4_000 + intervals([60_000] * 2, [6_000] * 2, 2))
         stats = engine.cache_stats()
-        assert 6_000 <= stats.capacity < 9_500
+        assert 6_000 <= stats.capacity < 12_000
         operator = Operator(engine)
         list(operator.in_order([(pa.array(4_000 + 6_000 + np.arange(6_000)),)]))
         assert operator.metrics.hits >= 0.99 * 6_000
@@ -242,7 +242,7 @@ def test_workers_share_one_cache_which_one_of_them_sizes(tmp_path: Path) -> None
     with process(work, tmp_path, 0, together, results), process(work, tmp_path, 1, together, results):
         told = [results.get(timeout=60) for _ in range(2)]
     assert [rows for rows, *_ in told] == [50_000, 50_000]
-    assert {2_250 <= capacity <= 2_400 for _, capacity, *_ in told} == {True}
+    assert {2_900 <= capacity <= 3_100 for _, capacity, *_ in told} == {True}
     assert sum(watches for *_, watches in told) == 1
     [cache] = [path for path in (tmp_path / "srj").iterdir() if path.is_file()]
     # Of what the cache leaves each has half while both work.

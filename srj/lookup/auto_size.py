@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 
 # Times what a decision, or a move, took: so long there is none after it.
 _REST, _REST_AFTER_MOVE = 60.0, 20.0
-_FIRST_REFERENCES = 50_000  # before which a curve is not asked
+_FIRST_REFERENCES = 50_000  # from one decision by the curve to the next
+_ROUNDS = 4  # times what memory holds
 _TOO_LARGE = 1.25  # times the entries wanted: it is made smaller
 _GROWTH = 1.5  # at least, where it is not known yet how far
 _FURTHER = 2.0  # times the entries that fit: so many keys are looked at before the search is given up
-_ENOUGH, _MARGIN = 500, 1.1  # entries that tell how long values are; times what they take on average
+_AMPLE = 1.5  # entries for each of a working set, where there is room
+_ENOUGH, _MARGIN = 500, 1.3  # entries that tell how long values are; times what they take on average
+_ROOMY = 1.5  # times that, where there is room: the fuller the memory of values, the more of them are moved for a new one
 _MANY_SETS = 10_000  # by which the bytes of an entry are told
 _BETTER = 0.95  # of the seconds a row, for a move that only the model advises
 
@@ -89,7 +92,7 @@ class AutoSize:
         self._decided: tuple[Phase | None, int | None] = None, None
         self._references, self._since = 0, 0
         self._next = self._next_move = float("-inf")
-        self._event, self._hits_wait, self._asked = 0.0, False, 1.0
+        self._event, self._hits_wait, self._asked, self._batch = 0.0, False, 1.0, 0.0
 
     @property
     def waiting_bytes(self) -> int:
@@ -109,6 +112,7 @@ class AutoSize:
     def see(self, hashes: U64) -> None:
         """Take the keys of a batch that is looked up."""
         references = hashes.size
+        self._batch += (references - self._batch) / 16
         if self._log is not None:
             read = self._log.exchange(hashes)
             if read is None:
@@ -155,8 +159,10 @@ class AutoSize:
     def _decide(self, watch: Watch) -> None:
         now, news = time.monotonic(), (watch.phase, watch.bound)
         is_news = news != self._decided and watch.bound is not None
-        is_due = now >= self._next and self._since >= _FIRST_REFERENCES
-        if not (is_news or is_due) or now < self._next_move or self._is_moving:
+        # A search that goes on says little before its keys have come round several times.
+        is_late = watch.phase is not Phase.SEARCHING or self._references >= _ROUNDS * watch.memory
+        is_due = is_late and now >= max(self._next, self._next_move) and self._since >= _FIRST_REFERENCES
+        if not (is_news or is_due) or self._is_moving:
             return
         self._decided, self._since = news, 0
         wanted = self._wanted(watch)
@@ -173,7 +179,7 @@ class AutoSize:
         self._follow()
         most = int(self._memory * (1 - FLOOR) / self._per_entry)
         present = self._entries
-        bound = None if watch.bound is None else int(watch.bound * SLACK) + 1
+        bound = None if watch.bound is None else int(watch.bound * self._slack(watch.bound)) + 1
         if bound is not None and bound <= most:
             if watch.phase is Phase.SEARCHING:
                 return min(max(bound, int(_GROWTH * present)), most) if bound > present else None
@@ -190,14 +196,25 @@ class AutoSize:
             in_flight=self._batching.in_flight,
             most_keys=self._batching.best_size,
             asked=self._asked,
+            batch=self._batch,
             hits_wait=self._hits_wait,
         )
         best = best_size(curve, self._memory, costs)
         of_best, of_present = costs.seconds([best, present], curve.stretched(SLACK), self._memory)
         return best if of_best < _BETTER * of_present else None
 
+    def _slack(self, bound: int) -> float:
+        """Ample where it takes no more than what the cache began with: then nothing of a working set leaves too early."""
+        return _AMPLE if self._is_ample(_AMPLE * bound) else SLACK
+
+    def _is_ample(self, entries: float) -> bool:
+        return entries * self._per_entry <= self._memory / 2
+
     def _move(self, entries: int) -> None:
-        geometry = self._contents.geometry(max(2, -(-entries // WAYS)), self._outside)
+        outside = self._outside
+        if outside is not None and self._is_ample(entries):
+            outside *= _ROOMY
+        geometry = self._contents.geometry(max(2, -(-entries // WAYS)), outside)
         nbytes = self._contents.size(geometry)
 
         def run() -> None:

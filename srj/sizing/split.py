@@ -33,6 +33,7 @@ class Costs(NamedTuple):
         in_flight: lookups at a time.
         most_keys: in a lookup.
         asked: keys that are asked for each row that misses: below 1, for rows of one key ask once.
+        batch: rows that come at a time, and wait together whatever room there is.
         hits_wait: whether rows wait whose key is known: they do where rows leave in their order.
     """
 
@@ -43,6 +44,7 @@ class Costs(NamedTuple):
     in_flight: float = 1.0
     most_keys: float = 10_000.0
     asked: float = 1.0
+    batch: float = 0.0
     hits_wait: bool = False
 
     def seconds(self, entries: npt.ArrayLike, curve: MissRatioCurve, memory: float) -> F64:
@@ -57,7 +59,8 @@ class Costs(NamedTuple):
         """
         entries = np.asarray(entries, np.float64)
         misses = curve.at(entries) * self.asked
-        waiting = np.maximum(memory - entries * self.entry, 0.0) / self.event * (misses if self.hits_wait else self.asked)
+        rows = np.maximum((memory - entries * self.entry) / self.event, self.batch)
+        waiting = rows * (misses if self.hits_wait else self.asked)
         keys = np.clip(waiting / self.in_flight, 1.0, self.most_keys)
         return np.asarray(misses * (self.fixed / keys + self.each) / self.in_flight)
 

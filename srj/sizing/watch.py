@@ -39,6 +39,10 @@ class Watch:
         memory: entries that memory can hold.
         compiled: as in `reuse_distances`.
 
+    Attributes:
+        memory: as given.
+        searches: how many have begun.
+
     Example:
         >>> import numpy as np
         >>> from srj.sizing import hash_keys
@@ -50,7 +54,7 @@ class Watch:
     """
 
     def __init__(self, memory: int, *, compiled: bool | None = None) -> None:
-        self._memory, self._compiled = memory, compiled
+        self.memory, self._compiled = memory, compiled
         self.searches = 0
         self._epochs: deque[tuple[int, int, float]] = deque(maxlen=_EPOCHS)
         self._waiting: list[U64] = []
@@ -70,7 +74,7 @@ class Watch:
         During a later search it is what is known for now: the bound before, raised by what has been seen since.
         """
         if self.phase is Phase.SEARCHING and self._provisional is not None:
-            return min(int(np.ceil(max(self._provisional, self._pattern.state.max_srd + 1))), self._memory)
+            return min(int(np.ceil(max(self._provisional, self._pattern.state.max_srd + 1))), self.memory)
         return self._pattern.bound
 
     def curve(self) -> MissRatioCurve:
@@ -109,7 +113,7 @@ class Watch:
 
     def _search(self, provisional: float | None) -> None:
         self._provisional = provisional
-        self._pattern = Pattern(self._memory)
+        self._pattern = Pattern(self.memory)
         self._shards = Shards(keys=EXACT_KEYS, counted=False, compiled=self._compiled)
         self._rate_of_distances = 1.0
         self._epochs.clear()
@@ -124,12 +128,12 @@ class Watch:
         self._noise = max(_NOISE, _SIGMAS * float(np.sqrt((1 - self._shards.rate) / (self._shards.rate * limit))))
 
     def _limit(self) -> int:
-        return self._pattern.bound or self._memory
+        return self._pattern.bound or self.memory
 
     def _look(self, distances: F64, references: int) -> None:
         limit, largest = self._limit(), float(distances.max(initial=-1.0))
         if self._pattern.bound is not None and largest >= limit * (1 + self._noise):
-            self._search(min(largest + 1, self._memory))
+            self._search(min(largest + 1, self.memory))
             return
         again = int(np.count_nonzero(distances >= 0))
         if self._epochs and self._epochs[-1][0] < limit / 8:
