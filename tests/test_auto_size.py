@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from srj.errors import RequestError
-from srj.lookup.key_log import _KEYS, KeyLog, open_log
+from srj.lookup.key_log import _KEYS, _THRESHOLD, _WRITTEN, KeyLog, open_log
 from srj.lookup.operator import Operator
 from srj.options import Cache, parse_options
 from srj.sizing import Costs, MissRatioCurve, Phase, best_size
@@ -119,6 +119,22 @@ def test_without_a_bound_within_the_memory_the_cache_never_takes_all_of_it() -> 
         engine.close()
 
 
+def test_an_engine_may_be_closed_while_its_cache_moves() -> None:
+    """And its memory is given back, though engine and sizer know each other."""
+    engine = engine_for_keys(10_000, cache="auto", memory=8_000_000)
+    keys = intervals([20_000] * 2, [2_000] * 2, 1)
+    for start in range(0, keys.size, 1_000):
+        list(Operator(engine).in_order([(pa.array(keys[start : start + 1_000]),)]))
+    auto = engine._auto
+    assert auto is not None
+    auto._move(50_000)
+    moving = auto._moving
+    engine.close()
+    assert moving is not None
+    assert not moving.is_alive()
+    assert engine._auto is None
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -179,21 +195,45 @@ def test_one_process_reads_what_all_write_in_their_order(tmp_path: Path) -> None
 
 
 def test_when_the_reader_has_ended_the_next_takes_its_place(tmp_path: Path) -> None:
+    """And begins anew: what the one before had left was a sample made for it."""
     with process(write_and, tmp_path, [1], 0.0) as child:
         child.join()
-    read = log_in(tmp_path).exchange(hashes(2))
+    log = log_in(tmp_path)
+    log._header[_THRESHOLD] = 5
+    read = log.exchange(hashes(2, 2**40))
     assert read is not None
-    assert (read.is_new, read.hashes.tolist()) == (True, [2])
+    assert (read.is_new, read.hashes.tolist(), read.references) == (True, [2, 2**40], 2)
+
+
+def test_a_reader_that_leaves_lets_another_read(tmp_path: Path) -> None:
+    first, second = log_in(tmp_path), log_in(tmp_path)
+    second._me = -1  # as if in another process
+    assert first.exchange(hashes(1)) is not None
+    assert second.exchange(hashes(2)) is None
+    first.close()
+    read = second.exchange(hashes(3))
+    assert read is not None
+    assert read.hashes.tolist() == [3]
+
+
+def test_a_reader_that_does_not_get_the_lock_stays_one(tmp_path: Path) -> None:
+    """Its batch is left out; what it has learnt is not."""
+    log, other = log_in(tmp_path), log_in(tmp_path)
+    assert log.exchange(hashes(1)) is not None
+    with other._lock.exclusive():
+        read = log.exchange(hashes(2))
+    assert read is not None
+    assert (read.hashes.tolist(), read.references, read.is_new) == ([], 0, False)
 
 
 def test_a_reader_that_does_not_come_is_replaced_when_half_the_ring_is_unread(tmp_path: Path) -> None:
     with process(write_and, tmp_path, [1], 60.0) as child:
         log = log_in(tmp_path)
         deadline = time.monotonic() + 20
-        while not log._header[65] and time.monotonic() < deadline:
+        while not log._header[_WRITTEN] and time.monotonic() < deadline:
             time.sleep(0.01)
         many = np.arange(_KEYS // 4, dtype=np.uint64)
-        assert log.exchange(many) is None
+        assert [log.exchange(many) for _ in range(2)] == [None, None]
         read = log.exchange(many)
         assert child.is_alive()
     assert read is not None

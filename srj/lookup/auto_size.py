@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from typing import TYPE_CHECKING, Protocol
 
 from srj.lookup.layout import WAYS
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     U64 = npt.NDArray[np.uint64]
 
 # Times what a decision, or a move, took: so long there is none after it.
-_REST, _REST_AFTER_MOVE = 60.0, 20.0
+_REST, _REST_AFTER_MOVE, _REST_FOR_NEWS = 60.0, 20.0, 2.0
+_REST_AFTER_FAILURE = 10.0  # seconds
+_PARTS = 8  # of the memory of values, each of which holds the heaviest entry
 _FIRST_REFERENCES = 50_000  # from one decision by the curve to the next
 _ROUNDS = 4  # times what memory holds
 _TOO_LARGE = 1.25  # times the entries wanted: it is made smaller
@@ -48,6 +51,10 @@ class Resizable(Protocol):
 
     def resize(self, geometry: Geometry, nbytes: int, turn: AbstractContextManager[object]) -> bool:
         """Change it; whether that was done."""
+        ...
+
+    def give_up_resizing(self) -> None:
+        """A change of size that goes on ends soon."""
         ...
 
 
@@ -85,13 +92,14 @@ class AutoSize:
         self._memory, self._cache, self._contents, self._batching, self._turn = memory, cache, contents, batching, turn
         self._log, self._on_resize, self._compiled = log, on_resize, compiled
         self._outside: float | None = None
+        self._heaviest = 0
         self._per_entry = contents.size(contents.geometry(_MANY_SETS)) / (WAYS * _MANY_SETS)
-        self._follow()
+        self._measure()
         self.watch: Watch | None = None
         self._moving: threading.Thread | None = None
         self._decided: tuple[Phase | None, int | None] = None, None
         self._references, self._since = 0, 0
-        self._next = self._next_move = float("-inf")
+        self._next = self._next_move = self._next_for_news = float("-inf")
         self._event, self._hits_wait, self._asked, self._batch = 0.0, False, 1.0, 0.0
 
     @property
@@ -117,7 +125,7 @@ class AutoSize:
             read = self._log.exchange(hashes)
             if read is None:
                 self.watch = None  # another process reads
-                self._follow()
+                self._measure()
                 return
             if read.is_new:
                 self.watch = None
@@ -133,7 +141,8 @@ class AutoSize:
         self._decide(self.watch)
 
     def close(self) -> None:
-        """Wait for a move to end."""
+        """End, also a move that goes on."""
+        self._cache.give_up_resizing()
         if self._moving is not None:
             self._moving.join()
         if self._log is not None:
@@ -145,24 +154,25 @@ class AutoSize:
         self.watch = Watch(max(int(most / SLACK), 1), compiled=self._compiled)
         self._references = self._since = 0
 
-    def _follow(self) -> None:
+    def _measure(self) -> None:
         """Look at the cache as it is now, whoever has made it so."""
         stats = self._cache.stats()
-        self._bytes = stats.bytes_reserved
+        self._bytes, self._entries = stats.bytes_reserved, stats.capacity
         if stats.entries >= _ENOUGH:
             # Its present rows say better than the description's estimates what a value takes.
-            self._outside = _MARGIN * stats.outside / stats.entries
+            mean = stats.outside / stats.entries
+            self._outside, self._heaviest = _MARGIN * mean, stats.heaviest
             self._per_entry = self._contents.size(self._contents.geometry(_MANY_SETS, self._outside)) / (WAYS * _MANY_SETS)
-        room = stats.outside_room / self._outside if self._outside else stats.capacity
-        self._entries = int(min(stats.capacity, room))
+            if mean:
+                self._entries = int(min(stats.capacity, stats.outside_room / mean))
 
     def _decide(self, watch: Watch) -> None:
         now, news = time.monotonic(), (watch.phase, watch.bound)
-        is_news = news != self._decided and watch.bound is not None
+        is_news = news != self._decided and watch.bound is not None and now >= self._next_for_news
         # A search that goes on says little before its keys have come round several times.
         is_late = watch.phase is not Phase.SEARCHING or self._references >= _ROUNDS * watch.memory
-        is_due = is_late and now >= max(self._next, self._next_move) and self._since >= _FIRST_REFERENCES
-        if not (is_news or is_due) or self._is_moving:
+        is_due = is_late and self._since >= _FIRST_REFERENCES and now >= self._next_move
+        if not (is_news or is_due) or now < self._next or self._is_moving:
             return
         self._decided, self._since = news, 0
         wanted = self._wanted(watch)
@@ -176,7 +186,7 @@ class AutoSize:
 
     def _wanted(self, watch: Watch) -> int | None:
         """The entries that the cache should have; None: as many as now."""
-        self._follow()
+        self._measure()
         most = int(self._memory * (1 - FLOOR) / self._per_entry)
         present = self._entries
         bound = None if watch.bound is None else int(watch.bound * self._slack(watch.bound)) + 1
@@ -214,18 +224,26 @@ class AutoSize:
         outside = self._outside
         if outside is not None and self._is_ample(entries):
             outside *= _ROOMY
-        geometry = self._contents.geometry(max(2, -(-entries // WAYS)), outside)
+        heaviest = self._heaviest if self._heaviest * _PARTS <= self._memory * FLOOR else 0
+        geometry = self._contents.geometry(max(2, -(-entries // WAYS)), outside, heaviest)
         nbytes = self._contents.size(geometry)
 
         def run() -> None:
-            begin = time.monotonic()
-            done = self._cache.resize(geometry, nbytes, self._turn)
+            begin, done = time.monotonic(), False
+            try:
+                done = self._cache.resize(geometry, nbytes, self._turn)
+            except Exception as error:  # the cache stays as it is, and serves
+                warnings.warn(f"expected a cache of {nbytes:,} bytes, got {error}; it keeps its size for now", stacklevel=1)
+            end = time.monotonic()
             with self._turn:
-                self._follow()
+                self._next_for_news = end + _REST_FOR_NEWS * (end - begin)
+                self._next_move = end + max(_REST_AFTER_MOVE * (end - begin), 0.0 if done else _REST_AFTER_FAILURE)
+                self._measure()
                 if done:
                     self._on_resize()
-                took = time.monotonic() - begin
-                self._next_move = time.monotonic() + _REST_AFTER_MOVE * took
 
         self._moving = threading.Thread(target=run, name="srj-resize", daemon=True)
-        self._moving.start()
+        try:
+            self._moving.start()
+        except RuntimeError:  # no more threads to be had
+            self._moving = None

@@ -205,12 +205,19 @@ class ColumnarCache:
         keys, rows = Keys(tuple(_movable(column) for column in keys.columns)), _movable_rows(rows)
         self._keep(keys, counts, rows, np.full(len(keys), stamp))
 
-    def least_useful_first(self) -> I64:
-        """The ways that have entries, in the order in which the rule would let them leave."""
+    def most_useful(self, most: int) -> tuple[I64, I64]:
+        """The ways of so many living entries at most, those first that the rule would let leave first; and all others' ways."""
         entries = self._entries
         ways = np.flatnonzero(entries.placement.tags)
+        alive = entries.alive(ways)
+        left_out, ways = ways[~alive], ways[alive]
+        if ways.size <= most:
+            return ways, left_out
         fields = {name: field[ways] for name, field in entries.fields.items()}
-        return ways[np.argsort(~entries.rule.victim(fields, int(self._header[At.TICK])), kind="stable")]
+        use = ~entries.rule.victim(fields, int(self._header[At.TICK]))
+        chosen = np.argpartition(use, ways.size - most)
+        left_out = np.concatenate([left_out, ways[chosen[:-most]]])
+        return ways[chosen[-most:][np.argsort(use[chosen[-most:]], kind="stable")]], left_out
 
     def marks(self, ways: I64) -> U64:
         """For each of these ways a number that tells its entry from those that were there before; 0 for none."""
@@ -302,6 +309,7 @@ class ColumnarCache:
             refused=int(self._header[At.REFUSED]),
             outside=heap.live_bytes,
             outside_room=int(HEAP_FILL * of_heap),
+            heaviest=int(self._header[At.HEAVIEST]),
         )
 
     def _see(self, time: float) -> int:

@@ -224,6 +224,7 @@ class Engine:
                     self._cache.close()
                 # Engine and fetcher hold each other, so the memory would stay until the garbage collector comes by.
                 del self._cache
+                self._auto = None
 
     def _refuse_closed(self) -> None:
         if self._is_closed:

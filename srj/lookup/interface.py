@@ -40,6 +40,7 @@ class CacheStats:
         refused: answers too large to be kept, or found no place: served, not cached.
         bypasses: probes and inserts that did without the cache, for another process kept it for too long.
         outside, outside_room: bytes that values take outside their views, and that they could.
+        heaviest: the most that those of one key have taken.
     """
 
     entries: int
@@ -51,6 +52,7 @@ class CacheStats:
     bypasses: int = 0
     outside: int = 0
     outside_room: int = 0
+    heaviest: int = 0
 
 
 class Cache(Protocol):

@@ -29,8 +29,8 @@ _HEADER_WORDS = 512  # the first 64 are the lock's
 _READER, _WRITTEN, _READ, _REFERENCES, _THRESHOLD = range(64, 69)
 _SEEN_AT, _WORKERS = 128, 256  # where the times stand at which workers wrote last, by their process numbers; how many
 _IS_WORKING = 10.0  # seconds since then
+_IS_AWAY = 60.0  # seconds since the reader wrote last: Spark ends workers that idle for so long
 _PATIENCE = 0.02  # seconds for the lock; what can't be written then is left out
-_ALL = np.uint64(2**64 - 1)
 
 
 class Read(NamedTuple):
@@ -63,33 +63,35 @@ class KeyLog:
         self._header = np.frombuffer(map_file.memory, np.int64, _HEADER_WORDS)
         self._seen_at = self._header[_SEEN_AT : _SEEN_AT + _WORKERS].view(np.float64)
         self._ring = np.frombuffer(map_file.memory, np.uint64, _KEYS, _HEADER_WORDS * 8)
-        self._me = os.getpid()
+        self._me, self._is_reader = os.getpid(), False
 
     def exchange(self, hashes: U64) -> Read | None:
         """Write the hashes of the keys of a batch; the reader gets all that it has not read, these included.
 
         Returns:
-            None in a process that does not read, and where the lock can't be had.
+            None in a process that does not read.
         """
-        references, threshold = hashes.size, self._header[_THRESHOLD : _THRESHOLD + 1].view(np.uint64)[0]
-        if threshold:
-            hashes = hashes[hashes < threshold]
-        hashes = hashes[-_KEYS:]
         with self._lock.exclusive() as held:
-            if not held:
-                return None
-            header, written = self._header, int(self._header[_WRITTEN])
-            places = np.arange(written, written + hashes.size) % _KEYS
-            self._ring[places] = hashes
-            written += hashes.size
-            header[_WRITTEN] = written
-            header[_REFERENCES] += references
-            self._seen_at[self._me % _WORKERS] = time.monotonic()
+            if not held:  # these keys are left out
+                return Read(hashes[:0], 0, is_new=False) if self._is_reader else None
+            header, now = self._header, time.monotonic()
             is_new = header[_READER] != self._me
-            if is_new:
-                if written - header[_READ] < _KEYS // 2 and _is_alive(int(header[_READER])):
-                    return None
-                header[_READER], header[_THRESHOLD] = self._me, 0
+            if is_new and not self._is_unread(now):
+                is_new = self._is_reader = False
+            elif is_new:
+                # What was written before is a sample that was made for another reader.
+                header[_READER], self._is_reader = self._me, True
+                self._start(0)
+            self._seen_at[self._me % _WORKERS] = now
+            threshold = header[_THRESHOLD : _THRESHOLD + 1].view(np.uint64)[0]
+            taken = (hashes[hashes < threshold] if threshold else hashes)[-_KEYS:]
+            written = int(header[_WRITTEN])
+            self._ring[np.arange(written, written + taken.size) % _KEYS] = taken
+            written += taken.size
+            header[_WRITTEN] = written
+            header[_REFERENCES] += hashes.size
+            if not self._is_reader:
+                return None
             begin = max(int(header[_READ]), written - _KEYS)
             read = Read(self._ring[np.arange(begin, written) % _KEYS], int(header[_REFERENCES]), is_new)
             header[_READ], header[_REFERENCES] = written, 0
@@ -97,7 +99,25 @@ class KeyLog:
 
     def look_at(self, rate: float) -> None:
         """Let only hashes below this share of all be written; for the reader."""
-        self._header[_THRESHOLD : _THRESHOLD + 1].view(np.uint64)[0] = _ALL if rate >= 1 else max(int(rate * 2**64), 1)
+        threshold = 0 if rate >= 1 else max(int(rate * 2**64), 1)
+        mine = self._header[_THRESHOLD : _THRESHOLD + 1].view(np.uint64)
+        if int(mine[0]) != threshold:
+            with self._lock.exclusive() as held:
+                if held and self._header[_READER] == self._me:
+                    self._start(threshold)
+
+    def _is_unread(self, now: float) -> bool:
+        """Whether somebody else has to read, for the reader has ended or does not come."""
+        header = self._header
+        reader, unread = int(header[_READER]), int(header[_WRITTEN] - header[_READ])
+        is_away = now - self._seen_at[reader % _WORKERS] > _IS_AWAY
+        return unread >= _KEYS // 2 or is_away or not _is_alive(reader)
+
+    def _start(self, threshold: int) -> None:
+        """From now on hashes below this are written, 0: all; those that were written otherwise are left out."""
+        header = self._header
+        header[_THRESHOLD : _THRESHOLD + 1].view(np.uint64)[0] = threshold
+        header[_READ], header[_REFERENCES] = header[_WRITTEN], 0
 
     @property
     def workers(self) -> int:
@@ -106,6 +126,10 @@ class KeyLog:
 
     def close(self) -> None:
         """Leave it to the others."""
+        if self._is_reader:
+            with self._lock.exclusive() as held:
+                if held and self._header[_READER] == self._me:
+                    self._header[_READER] = 0
         self._lock.close()
         self._map_file.close()
 

@@ -232,12 +232,13 @@ class Contents:
         alike = all(bool(size) == bool(like) for size, like in zip(there, self.geometry(2), strict=True))
         return alike and self.size(there) == nbytes
 
-    def geometry(self, sets: int, outside: float | None = None) -> Geometry:
+    def geometry(self, sets: int, outside: float | None = None, heaviest: int = 0) -> Geometry:
         """The sizes that go with a number of sets.
 
         Args:
             sets: of 8 ways.
             outside: bytes that the values of an entry take outside their views; None: as `widths` lets expect.
+            heaviest: that those of one entry take at most, if it is known: so large a part of the heap has to be, to keep it.
         """
         ways, further = sets * WAYS, self._further_rows
         page_rows = min(max(int(further / 2), 1), 64)
@@ -250,7 +251,7 @@ class Contents:
         widest = max(max(self.widths, default=0), int(outside or 0))
         least = -(-max(_LEAST_SEGMENT_BYTES, 4 * widest) // 8) * 8
         most = max(min(_SEGMENTS, int(heap // _GOOD_SEGMENT_BYTES)), _FEW_SEGMENTS, ceil(heap / _LARGEST_SEGMENT_BYTES))
-        segments = min(max(int(heap // least), _LEAST_SEGMENTS), most)
+        segments = min(max(int(heap // max(least, heaviest)), _LEAST_SEGMENTS), most)
         return Geometry(sets, pages, page_rows, segments, max(least, -(-ceil(heap / segments) // 8) * 8))
 
     @property

@@ -144,8 +144,12 @@ def make_auto_size(
     if not isinstance(options, CacheOptions) or not options.is_auto or not isinstance(cache, (SharedCache, PrivateCache)):
         return None
     log = open_log(folder, name) if isinstance(cache, SharedCache) and folder is not None and name is not None else None
+    if log is None and isinstance(cache, SharedCache):
+        return None  # each worker would size the cache of all by its own part of the keys
     contents = CacheMaker(spec, options).contents
-    return AutoSize(options.memory_bytes, cache, contents, batching, turn, log=log, on_resize=on_resize)
+    room = address_room()  # for a new cache beside the old one
+    memory = options.memory_bytes if room is None else min(options.memory_bytes, room)
+    return AutoSize(memory, cache, contents, batching, turn, log=log, on_resize=on_resize)
 
 
 def check_cache(spec: LookupSpec) -> None:

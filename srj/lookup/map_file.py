@@ -41,11 +41,12 @@ class MapFile:
         path: the file, as long as it has this name: something may remove it.
         descriptor: open, with a shared lock on it that says that it is in use. Belongs to the map from now on.
         nbytes: its size.
+        unfinished: the name it has until it takes `path`; None: it has that.
     """
 
-    def __init__(self, path: Path, descriptor: int, nbytes: int) -> None:
+    def __init__(self, path: Path, descriptor: int, nbytes: int, unfinished: Path | None = None) -> None:
         self.path = path
-        self._descriptor = descriptor
+        self._descriptor, self._unfinished = descriptor, unfinished
         try:
             self.identity = identity(descriptor)
             self.memory = mmap.mmap(descriptor, nbytes)
@@ -53,8 +54,25 @@ class MapFile:
             os.close(descriptor)
             raise
 
+    @property
+    def has_name(self) -> bool:
+        """Whether the file of that name is this one."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self.identity
+
+    def take_name(self) -> None:
+        """From now on it is the map of its path, in place of any before."""
+        if self._unfinished is not None:
+            self._unfinished.rename(self.path)
+            self._unfinished = None
+
     def close(self) -> None:
-        """Say that this process uses it no longer."""
+        """Say that this process uses it no longer; what took no name goes."""
+        if self._unfinished is not None:
+            self._unfinished.unlink(missing_ok=True)
         # The map keeps the file open, and with it the lock, as long as anybody refers to its memory.
         release(self._descriptor, Byte.IN_USE)
         os.close(self._descriptor)
@@ -102,22 +120,19 @@ def open_map(folder: Path, name: str, nbytes: int, prepare: Callable[[mmap.mmap]
     return found
 
 
-def replace_map(path: Path, nbytes: int, prepare: Callable[[mmap.mmap], object]) -> MapFile | None:
-    """A map of another size in place of the one of this name, which stays as it is for those who have it open.
+def unnamed_map(path: Path, nbytes: int) -> MapFile | None:
+    """A new map that has no name yet, to be given one by `MapFile.take_name`, or to be closed.
 
     Args:
-        path: of a `MapFile`.
-        nbytes: the size of the new one.
-        prepare: as for `open_map`; whoever opens the map before it has returned gets the old one. What it raises is raised.
+        path: the name that it may take, of another map.
+        nbytes: its size.
 
     Returns:
-        None where there is no room for both, or another process is making a map.
+        None where there is no room for it.
     """
     try:
-        with _alone(path.parent):
-            _sweep(path.parent)
-            return _create(path, nbytes, prepare)
-    except OSError:
+        return _reserve(path.with_name(f"{path.name}.{os.getpid()}{_UNFINISHED}"), path, nbytes)
+    except (OSError, ValueError, OverflowError):
         return None
 
 
@@ -185,7 +200,18 @@ def _open(path: Path) -> MapFile | None:
 
 def _create(path: Path, nbytes: int, prepare: Callable[[mmap.mmap], object]) -> MapFile:
     """A new map, complete before it has its name."""
-    unfinished = path.with_name(path.name + _UNFINISHED)
+    made = _reserve(path.with_name(path.name + _UNFINISHED), path, nbytes)
+    try:
+        prepare(made.memory)
+        made.take_name()
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _reserve(unfinished: Path, path: Path, nbytes: int) -> MapFile:
+    """A new map without its name, in use."""
     descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         try:
@@ -196,13 +222,11 @@ def _create(path: Path, nbytes: int, prepare: Callable[[mmap.mmap], object]) -> 
         except BaseException:
             os.close(descriptor)
             raise
-        made = MapFile(path, descriptor, nbytes)
+        made = MapFile(path, descriptor, nbytes, unfinished)
         try:
             with suppress(OSError):  # else page by page, when they are first written
                 for start, size in _parts(descriptor, nbytes):
                     made.memory.madvise(POPULATE_WRITE, start, size)
-            prepare(made.memory)
-            unfinished.rename(path)
         except BaseException:
             made.close()
             raise
@@ -221,9 +245,10 @@ def _parts(descriptor: int, nbytes: int) -> Iterator[tuple[int, int]]:
 
 def _sweep(folder: Path) -> None:
     """Remove what a killed process did not finish, and maps that nobody uses, but the last few."""
-    for unfinished in folder.glob(f"*{_UNFINISHED}"):
-        unfinished.unlink()
     with ExitStack() as held:
+        for unfinished in folder.glob(f"*{_UNFINISHED}"):
+            if _is_idle(unfinished, held):
+                unfinished.unlink(missing_ok=True)
         idle = sorted(((path.stat().st_mtime, path) for path in folder.iterdir() if _is_idle(path, held)), reverse=True)
         for _, path in idle[_MOST_IDLE - 1 :]:
             path.unlink(missing_ok=True)

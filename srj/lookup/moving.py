@@ -49,10 +49,11 @@ class Move:
             Abandoned: it can't be read.
         """
         with reading() as held:
-            if not held:
+            if not held or self._old.is_torn:
                 raise Abandoned
             # The most useful come last, and find the places of others; no more are taken than there are places.
-            ways = self._old.least_useful_first()[-self._new.geometry.ways :]
+            ways, left_out = self._old.most_useful(self._new.geometry.ways)
+            self._marks[left_out] = self._old.marks(left_out)  # nothing that `rest` has to look after
         for part in self._parts(ways):
             with reading() as held:
                 if not held or self._old.is_torn:

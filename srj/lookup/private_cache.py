@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from srj.errors import RequestError
-from srj.lookup.moving import Move
+from srj.lookup.moving import Abandoned, Move
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,6 +36,7 @@ class PrivateCache:
         self._over = over
         self._cache = over(None, None)
         self.maps = 1
+        self._gives_up = False
 
     def lookup(self, keys: Keys, now: float) -> Found:
         """Probe all keys."""
@@ -74,11 +75,20 @@ class PrivateCache:
         @contextmanager
         def reading() -> Iterator[bool]:
             with turn:
-                yield True
+                yield not self._gives_up
 
-        move.bulk(reading)
+        try:
+            move.bulk(reading)
+        except Abandoned:
+            return False
         with turn:
+            if self._gives_up:
+                return False
             move.rest()
             self._cache = new
             self.maps += 1
         return True
+
+    def give_up_resizing(self) -> None:
+        """A change of size that goes on ends at its next part."""
+        self._gives_up = True

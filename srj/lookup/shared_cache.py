@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from srj.lookup.interface import CacheStats, Found
-from srj.lookup.map_file import replace_map
+from srj.lookup.map_file import unnamed_map
 from srj.lookup.map_lock import MapLock
 from srj.lookup.moving import Abandoned, Move
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from srj.lookup.layout import Geometry
     from srj.lookup.map_file import MapFile
 
-_LOOK_AGAIN = 1.0  # seconds until a map that could not be had is looked for again
+_LOOK_AGAIN = 10.0  # seconds until a map that could not be had is looked for again
 
 
 class SharedCache:
@@ -57,7 +57,7 @@ class SharedCache:
         patience: float = 0.25,
     ) -> None:
         self._over, self._again, self._patience = over, again, patience
-        self._look_again = float("-inf")
+        self._look_again, self._gives_up = float("-inf"), False
         self.maps = 0
         self._own = np.zeros(2, np.int64)  # evictions and refused answers of this process
         self._bypasses = 0
@@ -70,7 +70,7 @@ class SharedCache:
 
     def lookup(self, keys: Keys, now: float) -> Found:
         """Probe all keys; all are misses when another process keeps the cache for too long."""
-        self._follow()
+        self._open_new()
         with self._lock.shared() as held:
             if held and not self._cache.is_torn:
                 return self._cache.lookup(keys, now)
@@ -106,7 +106,8 @@ class SharedCache:
     def resize(self, geometry: Geometry, nbytes: int, turn: AbstractContextManager[object]) -> bool:
         """Put a cache of another size in the place of this one, for all processes, with its entries as far as there is room.
 
-        May be called beside the other methods, from a thread of its own; others wait for some milliseconds at a time.
+        May be called beside the other methods, from a thread of its own; others wait for milliseconds at a time, at its end for
+        some tens of them where the cache is large.
 
         Args:
             geometry, nbytes: sizes of the new one, and of its block.
@@ -115,82 +116,89 @@ class SharedCache:
         Returns:
             Whether it was done: not where there is no room for both, or the cache can't be had just now.
         """
-        new = old = self._cache
-        lock = self._lock
+        old, map_file, lock = self._cache, self._map_file, self._lock
 
         @contextmanager
         def reading() -> Iterator[bool]:
             with turn, lock.shared() as held:
-                yield held and self._cache is old and not old.is_moved
+                yield held and self._cache is old and not old.is_moved and not self._gives_up
 
-        with ExitStack() as alone:
-
-            def fill(memory: mmap.mmap) -> None:
-                nonlocal new
-                new = self._over(memory, geometry)
-                move = Move(old, new)
-                move.bulk(reading)
-                alone.enter_context(turn)
-                if not alone.enter_context(lock.exclusive()) or self._cache is not old or old.is_moved:
+        made = unnamed_map(map_file.path, nbytes)
+        if made is None:
+            return False
+        try:
+            new = self._over(made.memory, geometry)
+            move = Move(old, new)
+            move.bulk(reading)
+            with turn, lock.exclusive() as held:
+                if not held or self._cache is not old or old.is_moved or self._gives_up or not map_file.has_name:
                     raise Abandoned
                 move.rest()
-                # Before the file has its name: who finds that nothing has that name yet goes on with the old one.
+                # Before the name: who finds that nothing new has the name yet goes on with the old one.
                 old.is_moved = True
-
-            try:
-                made = replace_map(self._map_file.path, nbytes, fill)
-            except Abandoned:
-                return False
-            except BaseException:
-                old.is_moved = False
-                raise
-            if made is None:
-                old.is_moved = False
-                return False
-            before = self._map_file
-            self._begin(made, new)
+                try:
+                    made.take_name()
+                except OSError:
+                    old.is_moved = False
+                    raise Abandoned from None
+                self._begin(made, new)
+        except Abandoned:
+            made.close()
+            return False
+        except BaseException:
+            made.close()
+            raise
         lock.close()
-        before.close()
+        map_file.close()
         return True
+
+    def give_up_resizing(self) -> None:
+        """A change of size that goes on ends at its next part."""
+        self._gives_up = True
 
     def close(self) -> None:
         """Leave the map to the other processes."""
+        self._gives_up = True
         self._lock.close()
         self._map_file.close()
 
-    def _follow(self) -> None:
-        """Open the map that has the name now, if it is another one."""
+    def _open_new(self) -> None:
+        """Open the map that has the name now, if this one is out of use."""
         if not self._cache.is_moved or time.monotonic() < self._look_again:
             return
-        made = self._again()
-        if made is not None and made.identity != self._map_file.identity:
-            before, lock = self._map_file, self._lock
-            self._begin(made, self._over(made.memory, None))
-            lock.close()
-            before.close()
-            return
-        # No room for it; or its maker was killed at the last moment. The old one serves this process still.
-        self._look_again = time.monotonic() + _LOOK_AGAIN
-        if made is not None:
-            made.close()
+        if self._map_file.has_name:
+            # Its successor's maker was killed at the last moment, or is about to give it the name.
             with self._lock.exclusive() as held:
-                if held:
+                if held and self._map_file.has_name:
                     self._cache.is_moved = False
+            return
+        made = self._again()
+        if made is None:  # no room for it: the old one serves this process still
+            self._look_again = time.monotonic() + _LOOK_AGAIN
+            return
+        before, lock = self._map_file, self._lock
+        self._begin(made, self._over(made.memory, None))
+        lock.close()
+        before.close()
 
     def _change(self, change: Callable[[ColumnarCache], None]) -> None:
-        self._follow()
-        with self._lock.exclusive() as held:
-            cache = self._cache
-            if not held:
-                self._bypasses += 1
+        while True:
+            self._open_new()
+            with self._lock.exclusive() as held:
+                cache = self._cache
+                if not held:
+                    self._bypasses += 1
+                    return
+                if cache.is_moved and time.monotonic() >= self._look_again:
+                    continue  # while this process waited
+                if cache.is_torn:
+                    cache.clear()
+                before = _counted(cache.stats())
+                cache.is_torn = True
+                change(cache)
+                cache.is_torn = False
+                self._own += np.subtract(_counted(cache.stats()), before)
                 return
-            if cache.is_torn:
-                cache.clear()
-            before = _counted(cache.stats())
-            cache.is_torn = True
-            change(cache)
-            cache.is_torn = False
-            self._own += np.subtract(_counted(cache.stats()), before)
 
 
 def _counted(stats: CacheStats) -> Sequence[int]:

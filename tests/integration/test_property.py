@@ -79,7 +79,8 @@ def test_every_join_equals_sparks_own_twice(spark: SparkSession, store: Store, o
         _check(store, name, case, stream_frame(spark, case, single), table, "error", single, observed)
 
     with _configured(spark, COMPILED if kinds == ("text",) else {}):
-        for unique, batch_rows in EXAMPLES[kinds]:
+        # A second example tells the operators' paths apart, which are the same for both servers.
+        for unique, batch_rows in EXAMPLES[kinds][: None if store.is_postgres else 1]:
             check(unique, batch_rows)
 
 
