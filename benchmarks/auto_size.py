@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SHARES = ("6.25 %", "12.5 %", "25 %", "37.5 %", "50 %", "62.5 %", "75 %", "87.5 %", "93.75 %")
 PAIRS = 5
 ROWS = 600_000  # that are measured, after as many
-MEMORY = {"new york flights": 0.3}  # share of the relation
+MEMORY = {"new york flights": 0.5}  # share of the relation
 _MEMORY = 0.1
 
 

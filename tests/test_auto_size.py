@@ -20,7 +20,7 @@ from tests.shared_map import PROCESSES, process
 from tests.sizing.traces import intervals, zipf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from srj.lookup.engine import Engine
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 ROW = "x" * 40  # longer than a view holds itself
 
 
-def joined(engine: Engine, keys: np.ndarray, batch: int = 5_000) -> int:
+def joined(engine: Engine, keys: np.ndarray, batch: int = 5_000, before: Callable[[], object] = lambda: None) -> int:
     """The rows that a stream of these keys gets, checked; a resize that has begun is waited for after each batch."""
     operator, count = Operator(engine), 0
 
     def batches() -> Iterator[tuple[pa.Array]]:
         for start in range(0, keys.size, batch):
+            before()
             yield (pa.array(keys[start : start + batch]),)
             moving = engine._auto._moving  # type: ignore[union-attr]
             if moving is not None:
@@ -266,13 +267,14 @@ def work(folder: Path, part: int, together: Any, results: Any) -> None:
     os.environ["SPARK_LOCAL_DIRS"] = str(folder)
     engine = engine_for_keys(10_000, cache="auto", memory=2_000_000, shared_as="one")
     keys = intervals([20_000] * 5, [2_000] * 5, 1).reshape(-1, 2, 1_000)[:, part].ravel()
-    together.wait(60)
-    rows = joined(engine, keys, batch=1_000)
+    # In step, as partitions of one stream are: who is an interval ahead has other keys.
+    rows = joined(engine, keys, batch=1_000, before=lambda: together.wait(60))
     together.wait(60)
     joined(engine, keys[-1_000:])
     auto = engine._auto
     assert auto is not None
     results.put((rows, engine.cache_stats().capacity, auto.waiting_bytes, auto.watch is not None))
+    together.wait(60)  # for who has closed its engine watches no more, and another begins to
     engine.close()
 
 

@@ -136,9 +136,10 @@ class AutoSize:
         self.watch.add(hashes, references)
         self._references += references
         self._since += references
-        if self._log is not None:
-            self._log.look_at(self.watch.rate)
-        self._decide(self.watch)
+        if self.watch.has_looked:
+            if self._log is not None:
+                self._log.look_at(self.watch.rate)
+            self._decide(self.watch)
 
     def close(self) -> None:
         """End, also a move that goes on."""

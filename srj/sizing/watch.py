@@ -77,6 +77,11 @@ class Watch:
             return min(int(np.ceil(max(self._provisional, self._pattern.state.max_srd + 1))), self.memory)
         return self._pattern.bound
 
+    @property
+    def has_looked(self) -> bool:
+        """Whether the references that were added last have been looked at, with others that had waited for that."""
+        return not self._waiting
+
     def curve(self) -> MissRatioCurve:
         """The miss-ratio curve since the present search began."""
         return self._shards.curve()
