@@ -62,17 +62,26 @@ class Cache:
 
     def __post_init__(self) -> None:
         if not self.is_auto:
-            parse_size(self.size)
+            parse_size(self.size, others="'auto', ")
             if self.memory is not None:
                 raise RequestError(
-                    f"expected memory only with cache='auto', which divides it, got size={shown(self.size)}; leave one of them out"
+                    f"expected memory only with cache='auto', which divides it, got {shown(self.memory)}; write cache='auto', or "
+                    "leave memory out"
                 )
-        elif self.memory is not None and parse_size(self.memory)[1] != "bytes":
-            raise RequestError(f"expected memory as bytes such as '512 MB', for rows take it too, got {shown(self.memory)}")
+        elif self.memory is not None:
+            self._check_memory()
         object.__setattr__(self, "chosen", _policy_with_rule(self.policy))
         parse_duration("ttl", self.ttl)
         parse_duration("missing_ttl", self.missing_ttl)
         one_of("shared", self.shared, (True, False))
+
+    def _check_memory(self) -> None:
+        try:
+            is_bytes = parse_size(self.memory)[1] == "bytes"
+        except RequestError:
+            is_bytes = False
+        if not is_bytes:
+            raise RequestError(f"expected memory as bytes such as '512 MB', got {shown(self.memory)}")
 
     @property
     def is_auto(self) -> bool:
@@ -241,6 +250,8 @@ def parse_options(options: Options) -> Settings:
     config = given.pop("config", None)
     _check_names(given, "option", Options.__annotations__)
     merged = ({} if config is None else read_config(config)) | given
+    if "cache" in given and "memory" not in given:
+        merged.pop("memory", None)  # it belonged to the cache that the argument has replaced
     return _settings(merged)
 
 

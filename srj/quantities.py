@@ -42,7 +42,7 @@ def parse_duration(name: str, value: object) -> float | None:
     return seconds
 
 
-def parse_size(value: object) -> tuple[int, Literal["bytes", "rows"]]:
+def parse_size(value: object, name: str = "a cache size", others: str = "") -> tuple[int, Literal["bytes", "rows"]]:
     """Bytes or rows of ``"128 MB"``, ``"64 MiB"``, ``"1_000_000 rows"`` or a number of bytes.
 
     >>> parse_size("128 MB"), parse_size("0.5 GB"), parse_size("5000 rows")
@@ -58,7 +58,7 @@ def parse_size(value: object) -> tuple[int, Literal["bytes", "rows"]]:
             return int(amount), "rows"
         if 1 <= amount < _MOST and unit in _BYTES:
             return int(amount), "bytes"
-    raise RequestError(f"expected a cache size such as '128 MB', '1_000_000 rows' or a number of bytes, got {shown(value)}")
+    raise RequestError(f"expected {name} such as '128 MB', {others}'1_000_000 rows' or a number of bytes, got {shown(value)}")
 
 
 def one_of(name: str, value: object, allowed: Sequence[_T]) -> _T:

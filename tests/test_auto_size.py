@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from srj.errors import RequestError
 from srj.lookup.key_log import _KEYS, _THRESHOLD, _WRITTEN, KeyLog, open_log
+from srj.lookup.make_cache import check_cache
 from srj.lookup.operator import Operator
 from srj.options import Cache, parse_options
 from srj.sizing import Costs, MissRatioCurve, Phase, best_size
@@ -120,6 +122,52 @@ def test_without_a_bound_within_the_memory_the_cache_never_takes_all_of_it() -> 
         engine.close()
 
 
+@pytest.mark.parametrize("length", [100, 3_000])
+def test_values_wider_than_described_do_not_starve_the_cache(length: int) -> None:
+    """300 keys, described as 16 bytes a value: a cache made for that would keep none, and never learn."""
+    rows = {key: ["x" * length + str(key)] for key in range(300)}
+    engine = scripted_engine(Scripted(rows), unique=True, cache="auto", memory=4_000_000)
+    try:
+        operator, keys = Operator(engine), np.random.default_rng(1).integers(0, 300, 60_000)
+        for start in range(0, keys.size, 1_000):
+            for _ in operator.in_order([(pa.array(keys[start : start + 1_000]),)]):
+                pass
+        assert (
+            operator.metrics.keys <= 1_000
+        )  # some until the cache knows better; with 16 bytes a value it was every key, each time
+    finally:
+        engine.close()
+
+
+def test_keys_with_more_rows_than_described_do_not_starve_the_cache() -> None:
+    """20 rows a key, described as 2."""
+    rows = {key: [f"{ROW}{key}-{row}" for row in range(20)] for key in range(600)}
+    engine = scripted_engine(Scripted(rows), cache="auto", memory=8_000_000)
+    try:
+        operator, keys = Operator(engine), np.random.default_rng(1).integers(0, 600, 60_000)
+        for start in range(0, keys.size, 1_000):
+            for _ in operator.in_order([(pa.array(keys[start : start + 1_000]),)]):
+                pass
+        assert operator.metrics.keys <= 1.2 * 600
+        assert engine.cache_stats().bytes_reserved <= 8_000_000
+    finally:
+        engine.close()
+
+
+def test_a_cache_that_grew_is_not_made_smaller_at_the_next_turn() -> None:
+    """4,000 keys and 300 in turn: the large set is fetched anew once or twice, not each time it comes."""
+    engine = engine_for_keys(5_000, cache="auto", memory=1_500_000)
+    try:
+        parts = [intervals([20_000], [4_000], 1), 4_000 + intervals([20_000], [300], 2)]
+        operator = Operator(engine)
+        for turn in range(10):
+            for start in range(0, 20_000, 1_000):
+                list(operator.in_order([(pa.array(parts[turn % 2][start : start + 1_000]),)]))
+        assert operator.metrics.keys <= 3 * 4_300
+    finally:
+        engine.close()
+
+
 def test_an_engine_may_be_closed_while_its_cache_moves() -> None:
     """And its memory is given back, though engine and sizer know each other."""
     engine = engine_for_keys(10_000, cache="auto", memory=8_000_000)
@@ -144,13 +192,30 @@ def test_an_engine_may_be_closed_while_its_cache_moves() -> None:
         ({"cache": "auto", "memory": "1000 rows"}, "expected memory as bytes such as '512 MB'"),
         ({"cache": "auto", "memory": "much"}, "got 'much'"),
         ({"cache": dict, "memory": "512 MB"}, "expected memory only with cache='auto'"),
-        ({"cache": "atuo"}, "got 'atuo'"),
+        ({"cache": "atuo"}, "expected a cache size such as '128 MB', 'auto', '1_000_000 rows' or a number of bytes, got 'atuo'"),
     ],
 )
 def test_mistakes_are_told_in_one_sentence(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(RequestError) as error:
         parse_options(options)  # type: ignore[arg-type]
     assert sentence in str(error.value)
+
+
+def test_an_argument_replaces_the_cache_of_a_file_with_its_memory(tmp_path: Path) -> None:
+    """Arguments win, and a file's memory means nothing to another cache."""
+    file = tmp_path / "srj.toml"
+    file.write_text('cache = "auto"\nmemory = "16 MB"\n')
+    assert parse_options({"config": file}).lookup.cache == Cache(size="auto", memory="16 MB")
+    assert parse_options({"config": file, "cache": "1 MB"}).lookup.cache == Cache(size="1 MB")
+    assert parse_options({"config": file, "memory": "8 MB"}).lookup.cache == Cache(size="auto", memory="8 MB")
+
+
+def test_too_little_memory_is_told_as_the_user_wrote_it() -> None:
+    engine = engine_for_keys(10, cache="1 MB")
+    engine.close()
+    spec = replace(engine.spec, settings=replace(engine.spec.settings, cache=Cache(size="auto", memory="10 kB")))
+    with pytest.raises(RequestError, match=r"expected at least [0-9,]+ bytes of memory for cache='auto' .* got 10,000; give more"):
+        check_cache(spec)
 
 
 def test_memory_may_stand_in_the_cache_or_beside_it() -> None:

@@ -174,6 +174,7 @@ def test_who_is_killed_while_he_resizes_costs_nobody_a_row(tmp_path: Path, where
     # And it can be resized again, what was left of the first attempt notwithstanding.
     assert resized(cache, SMALL)
     assert len(known(cache, list(range(1_000)))) > 300
+    assert [path.name for path in (tmp_path / "srj").iterdir()] == ["one"]
 
 
 def test_beside_lookups_and_inserts_of_the_same_process(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ _REST_AFTER_FAILURE = 10.0  # seconds
 _PARTS = 8  # of the memory of values, each of which holds the heaviest entry
 _FIRST_REFERENCES = 50_000  # from one decision by the curve to the next
 _ROUNDS = 4  # times what memory holds
+_STAYS = 32  # times the entries that it was made larger for: so many keys are seen before it is made smaller again
 _TOO_LARGE = 1.25  # times the entries wanted: it is made smaller
 _GROWTH = 1.5  # at least, where it is not known yet how far
 _FURTHER = 2.0  # times the entries that fit: so many keys are looked at before the search is given up
@@ -73,6 +74,7 @@ class AutoSize:
         batching: what is known of the cost of lookups.
         turn: what this process's threads hold when they use the cache; held by who calls `see`.
         log: where other workers' keys are; None: there are none.
+        row_bytes: what the rows of a key take, by what has been answered.
         on_resize: called after a change, with the turn.
         compiled: as in `reuse_distances`.
     """
@@ -86,19 +88,18 @@ class AutoSize:
         turn: AbstractContextManager[object],
         *,
         log: KeyLog | None = None,
+        row_bytes: Callable[[], float],
         on_resize: Callable[[], None] = lambda: None,
         compiled: bool | None = None,
     ) -> None:
         self._memory, self._cache, self._contents, self._batching, self._turn = memory, cache, contents, batching, turn
-        self._log, self._on_resize, self._compiled = log, on_resize, compiled
-        self._outside: float | None = None
-        self._heaviest = 0
-        self._per_entry = contents.size(contents.geometry(_MANY_SETS)) / (WAYS * _MANY_SETS)
+        self._log, self._row_bytes, self._on_resize, self._compiled = log, row_bytes, on_resize, compiled
         self._measure()
         self.watch: Watch | None = None
         self._moving: threading.Thread | None = None
         self._decided: tuple[Phase | None, int | None] = None, None
-        self._references, self._since = 0, 0
+        self._references, self._since, self._seen = 0, 0, 0
+        self._grown = 0, 0  # when the cache was last made larger, in keys seen, and to how many entries
         self._next = self._next_move = self._next_for_news = float("-inf")
         self._event, self._hits_wait, self._asked, self._batch = 0.0, False, 1.0, 0.0
 
@@ -121,6 +122,7 @@ class AutoSize:
         """Take the keys of a batch that is looked up."""
         references = hashes.size
         self._batch += (references - self._batch) / 16
+        self._seen += references
         if self._log is not None:
             read = self._log.exchange(hashes)
             if read is None:
@@ -156,16 +158,23 @@ class AutoSize:
         self._references = self._since = 0
 
     def _measure(self) -> None:
-        """Look at the cache as it is now, whoever has made it so."""
+        """Look at the cache as it is now, whoever has made it so, and at what its rows take."""
         stats = self._cache.stats()
         self._bytes, self._entries = stats.bytes_reserved, stats.capacity
         if stats.entries >= _ENOUGH:
-            # Its present rows say better than the description's estimates what a value takes.
-            mean = stats.outside / stats.entries
-            self._outside, self._heaviest = _MARGIN * mean, stats.heaviest
-            self._per_entry = self._contents.size(self._contents.geometry(_MANY_SETS, self._outside)) / (WAYS * _MANY_SETS)
-            if mean:
-                self._entries = int(min(stats.capacity, stats.outside_room / mean))
+            # Its present rows say better than the description's estimates what a value takes, and how many a key has.
+            outside, paged = stats.outside / stats.entries, stats.pages_used / stats.entries
+        else:
+            # What was answered says it too: a cache that is too small for such rows keeps none, and would stay so.
+            outside, paged = self._row_bytes(), stats.pages_used / stats.entries if stats.pages_used else 0.0
+        self._outside, self._heaviest = _MARGIN * outside, stats.heaviest
+        self._paged = _MARGIN * paged if paged else None
+        if outside and stats.outside_room:
+            self._entries = min(self._entries, int(stats.outside_room / outside))
+        if paged:
+            self._entries = min(self._entries, int(stats.pages / paged))
+        geometry = self._contents.geometry(_MANY_SETS, self._outside, paged=self._paged)
+        self._per_entry = self._contents.size(geometry) / (WAYS * _MANY_SETS)
 
     def _decide(self, watch: Watch) -> None:
         now, news = time.monotonic(), (watch.phase, watch.bound)
@@ -177,6 +186,8 @@ class AutoSize:
             return
         self._decided, self._since = news, 0
         wanted = self._wanted(watch)
+        if wanted is not None and wanted < self._entries and self._seen - self._grown[0] < _STAYS * self._grown[1]:
+            wanted = None  # what comes and goes shall find its rows again
         self._next = time.monotonic() + _REST * (time.monotonic() - now)
         if wanted is not None:
             self._move(wanted)
@@ -223,11 +234,15 @@ class AutoSize:
 
     def _move(self, entries: int) -> None:
         outside = self._outside
-        if outside is not None and self._is_ample(entries):
+        if self._is_ample(entries):
             outside *= _ROOMY
         heaviest = self._heaviest if self._heaviest * _PARTS <= self._memory * FLOOR else 0
-        geometry = self._contents.geometry(max(2, -(-entries // WAYS)), outside, heaviest)
+        geometry = self._contents.geometry(max(2, -(-entries // WAYS)), outside, heaviest, self._paged)
         nbytes = self._contents.size(geometry)
+        if nbytes > max(self._bytes, self._memory * (1 - FLOOR)):
+            return  # rows so large that even a few take more
+        if nbytes > self._bytes:
+            self._grown = self._seen, entries
 
         def run() -> None:
             begin, done = time.monotonic(), False

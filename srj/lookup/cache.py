@@ -299,7 +299,8 @@ class ColumnarCache:
         heap = entries.heap
         of_heap = heap.segments * heap.segment_bytes
         per_row = (block.nbytes - of_heap) / max(block.geometry.rows, 1)
-        pages = 0 if entries.pages is None else (entries.pages.count - entries.pages.free) * entries.pages.page_rows
+        used = 0 if entries.pages is None else entries.pages.count - entries.pages.free
+        pages = 0 if entries.pages is None else used * entries.pages.page_rows
         return CacheStats(
             entries=held,
             capacity=block.geometry.ways,
@@ -310,6 +311,8 @@ class ColumnarCache:
             outside=heap.live_bytes,
             outside_room=int(HEAP_FILL * of_heap),
             heaviest=int(self._header[At.HEAVIEST]),
+            pages=block.geometry.pages,
+            pages_used=used,
         )
 
     def _see(self, time: float) -> int:

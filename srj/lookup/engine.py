@@ -109,7 +109,9 @@ class Engine:
         notes = None if self._cache.notes is None else self._cache.notes[: Batching.WORDS]
         self._batching = Batching(Limits.of(settings.batch, settings.lookup_timeout), notes)
         self._maps = getattr(self._cache, "maps", 0)
-        self._auto = make_auto_size(spec, self._cache, self._batching, self._lock, self._attach, shared_as)
+        self._auto = make_auto_size(
+            spec, self._cache, self._batching, self._lock, self._attach, lambda: self.bytes_per_key, shared_as
+        )
         self._fetcher = Fetcher(
             connect or _opener(spec),
             self._lock,

@@ -41,6 +41,7 @@ class CacheStats:
         bypasses: probes and inserts that did without the cache, for another process kept it for too long.
         outside, outside_room: bytes that values take outside their views, and that they could.
         heaviest: the most that those of one key have taken.
+        pages, pages_used: for the further rows of keys with several, in all and in use.
     """
 
     entries: int
@@ -53,6 +54,8 @@ class CacheStats:
     outside: int = 0
     outside_room: int = 0
     heaviest: int = 0
+    pages: int = 0
+    pages_used: int = 0
 
 
 class Cache(Protocol):

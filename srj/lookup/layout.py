@@ -232,18 +232,21 @@ class Contents:
         alike = all(bool(size) == bool(like) for size, like in zip(there, self.geometry(2), strict=True))
         return alike and self.size(there) == nbytes
 
-    def geometry(self, sets: int, outside: float | None = None, heaviest: int = 0) -> Geometry:
+    def geometry(self, sets: int, outside: float | None = None, heaviest: int = 0, paged: float | None = None) -> Geometry:
         """The sizes that go with a number of sets.
 
         Args:
             sets: of 8 ways.
             outside: bytes that the values of an entry take outside their views; None: as `widths` lets expect.
             heaviest: that those of one entry take at most, if it is known: so large a part of the heap has to be, to keep it.
+            paged: pages of an entry, where keys have several rows; None: as `rows_per_key` lets expect.
         """
         ways, further = sets * WAYS, self._further_rows
         page_rows = min(max(int(further / 2), 1), 64)
         # Half a page a key stays empty on average, where a page has several rows.
         pages = ceil(ways * (further / page_rows + (0.5 if page_rows > 1 else 0.0)))
+        if paged is not None and pages:
+            pages = max(1, ceil(ways * paged))
         # A heap that is there stays, whatever was seen: which arrays there are is the same for all sizes.
         heap = ways * (self._heap_bytes_per_way if outside is None else max(outside, self._heap_bytes_per_way and 1.0)) / HEAP_FILL
         if not heap:

@@ -137,6 +137,7 @@ def make_auto_size(
     batching: Batching,
     turn: AbstractContextManager[object],
     on_resize: Callable[[], None],
+    row_bytes: Callable[[], float],
     name: str | None,
 ) -> AutoSize | None:
     """What sizes a cache that `make_cache` made of these, where the settings ask for that."""
@@ -149,7 +150,7 @@ def make_auto_size(
     contents = CacheMaker(spec, options).contents
     room = address_room()  # for a new cache beside the old one
     memory = options.memory_bytes if room is None else min(options.memory_bytes, room)
-    return AutoSize(memory, cache, contents, batching, turn, log=log, on_resize=on_resize)
+    return AutoSize(memory, cache, contents, batching, turn, log=log, row_bytes=row_bytes, on_resize=on_resize)
 
 
 def check_cache(spec: LookupSpec) -> None:
@@ -161,4 +162,13 @@ def check_cache(spec: LookupSpec) -> None:
     cache = spec.settings.cache
     if isinstance(cache, CacheOptions):
         maker = CacheMaker(spec, cache)
-        maker.contents.fit(**maker.size)
+        try:
+            maker.contents.fit(**maker.size)
+        except RequestError:
+            if not cache.is_auto:
+                raise
+            least = int(maker.contents.nbytes(size_bytes=None, size_rows=1) / _FAIR)
+            raise RequestError(
+                f"expected at least {least:,} bytes of memory for cache='auto' and this table's rows, got {cache.memory_bytes:,}; "
+                "give more memory"
+            ) from None

@@ -131,6 +131,8 @@ def unnamed_map(path: Path, nbytes: int) -> MapFile | None:
         None where there is no room for it.
     """
     try:
+        with ExitStack() as held:
+            _sweep_unfinished(path.parent, held)
         return _reserve(path.with_name(f"{path.name}.{os.getpid()}{_UNFINISHED}"), path, nbytes)
     except (OSError, ValueError, OverflowError):
         return None
@@ -246,12 +248,17 @@ def _parts(descriptor: int, nbytes: int) -> Iterator[tuple[int, int]]:
 def _sweep(folder: Path) -> None:
     """Remove what a killed process did not finish, and maps that nobody uses, but the last few."""
     with ExitStack() as held:
-        for unfinished in folder.glob(f"*{_UNFINISHED}"):
-            if _is_idle(unfinished, held):
-                unfinished.unlink(missing_ok=True)
+        _sweep_unfinished(folder, held)
         idle = sorted(((path.stat().st_mtime, path) for path in folder.iterdir() if _is_idle(path, held)), reverse=True)
         for _, path in idle[_MOST_IDLE - 1 :]:
             path.unlink(missing_ok=True)
+
+
+def _sweep_unfinished(folder: Path, held: ExitStack) -> None:
+    """Remove what a killed process did not finish; what is being made is in use."""
+    for unfinished in folder.glob(f"*{_UNFINISHED}"):
+        if _is_idle(unfinished, held):
+            unfinished.unlink(missing_ok=True)
 
 
 def _is_idle(path: Path, held: ExitStack) -> bool:
