@@ -15,6 +15,7 @@ from srj.databases import database
 from srj.databases.base import Question
 from srj.databases.sampling import sample_keys
 from srj.lookup.batching import Batching, Limits
+from srj.lookup.engine import FLIGHT_BYTES, expected_bytes
 from srj.options import Batch
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ async def _check(table: Table, key: tuple[str, ...], timeout: float, progress: C
         rows=description.rows,
         rows_per_key=description.rows_per_key,
         round_trips=round_trips,
-        cost=_cost(round_trips, timeout),
+        cost=_cost(round_trips, timeout, expected_bytes(description)),
         warnings=(*description.warnings, *_sampling_warnings(len(keys[0]))),
         sql=description.sql,
     )
@@ -185,7 +186,7 @@ async def _round_trip(connection: Connection, keys: tuple[pa.Array, ...], size: 
     return RoundTrip(size, rows, round(statistics.median(seconds) * 1e3, 3), len(seconds))
 
 
-def _cost(round_trips: tuple[RoundTrip, ...], timeout: float) -> Cost | None:
+def _cost(round_trips: tuple[RoundTrip, ...], timeout: float, bytes_of_a_key: float) -> Cost | None:
     if len(round_trips) < 2:
         return None
     batching = Batching(Limits.of(Batch(), timeout))
@@ -193,7 +194,10 @@ def _cost(round_trips: tuple[RoundTrip, ...], timeout: float) -> Cost | None:
         for _ in range(trip.rounds):
             batching.model.observe(trip.keys, trip.milliseconds / 1e3, is_steady=False)
     line = batching.model.line()
-    return None if line is None else Cost(round(line.fixed * 1e3, 3), round(line.each * 1e6, 3), batching.best_size)
+    if line is None:
+        return None
+    most = max(1, int(FLIGHT_BYTES / max(1.0, bytes_of_a_key)))
+    return Cost(round(line.fixed * 1e3, 3), round(line.each * 1e6, 3), min(batching.best_size, most))
 
 
 def _window(keys: tuple[pa.Array, ...], number: int, size: int) -> tuple[pa.Array, ...]:

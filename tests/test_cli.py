@@ -36,8 +36,13 @@ def shop(server: servers.Server) -> Iterator[servers.Server]:
     analyze = "ANALYZE {}" if server.kind == "postgresql" else "ANALYZE TABLE {}"
     for table in ("cli_products", "cli_pairs"):
         server.execute(analyze.format(table))
+    server.execute("CREATE TABLE cli_wide (id int PRIMARY KEY, story text)")
+    server.execute(
+        f"INSERT INTO cli_wide SELECT id, {'repeat' if server.kind == 'postgresql' else 'REPEAT'}('x', 8000) FROM cli_products"
+    )
+    server.execute(analyze.format("cli_wide"))
     yield server
-    for table in ("cli_products", "cli_pairs", "cli_empty"):
+    for table in ("cli_products", "cli_pairs", "cli_empty", "cli_wide"):
         server.execute(f"DROP TABLE {table}")
 
 
@@ -59,6 +64,12 @@ def test_check_as_json_holds_all_that_a_script_needs(shop: servers.Server) -> No
     assert 100 <= cost["batch_size"] <= 10_000
     by_the_line = cost["milliseconds"] + largest["keys"] * cost["microseconds_per_key"] / 1e3
     assert by_the_line == pytest.approx(largest["milliseconds"], rel=0.5)
+
+
+def test_wide_rows_are_asked_in_lookups_of_four_megabytes(shop: servers.Server) -> None:
+    """Whatever the line says: so the operator does."""
+    report = check_json(shop, "cli_wide", "--key", "id")
+    assert 100 <= report["cost"]["batch_size"] <= 4_000_000 / 7_500
 
 
 def test_check_for_people_shows_the_same(shop: servers.Server) -> None:

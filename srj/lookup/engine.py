@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from srj.databases.base import Connection
+    from srj.databases.base import Connection, Description
     from srj.lookup.flight import Arrivals, Flight
     from srj.lookup.interface import Cache, CacheStats, Found
     from srj.lookup.pool import Opener
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 2**30
 # Bytes of rows that a flight is expected to bring: the server holds its answer several times over while it puts it together, and
 # is slower with more, 66 µs a row of 10 KB with 10 MB, 25 with 3.
-_FLIGHT_BYTES = 4_000_000
+FLIGHT_BYTES = 4_000_000
 # Answers go into the cache together, so many keys or bytes if nobody looks there before: an insert of 1,000 keys takes twice
 # as long a key as one of 8,000, and while the batch thread stores nothing it asks nothing.
 _STORED_KEYS = 24_000
@@ -97,7 +97,7 @@ class Engine:
         self._cache = make_cache(spec, shared_as) if cache is None else cache
         self._heaviest = 1
         # The estimate counts as one key seen, so that the first real ones outweigh it.
-        self._landed_keys, self._landed_bytes = 1, _expected_bytes(spec)
+        self._landed_keys, self._landed_bytes = 1, expected_bytes(spec.description)
         self._stored_keys, self._stored_bytes = self._landed_keys, self._landed_bytes
         self._failure: Exception | None = None
         # Keys stored together leave a cache that is not larger no room for each other: they would count as what it can't keep.
@@ -179,7 +179,7 @@ class Engine:
 
     def _flight_keys(self) -> int:
         """Keys that may fly together."""
-        return max(1, int(_FLIGHT_BYTES / max(1.0, self.bytes_per_key)))
+        return max(1, int(FLIGHT_BYTES / max(1.0, self.bytes_per_key)))
 
     @property
     def in_flight(self) -> int:
@@ -316,10 +316,10 @@ def _heaviest_answer(flight: Flight) -> int:
     return max(1, int(run_sums(row_bytes(rows), flight.starts, flight.counts).max()))
 
 
-def _expected_bytes(spec: LookupSpec) -> float:
+def expected_bytes(description: Description) -> float:
     """What the rows of a key take, by the description's estimates."""
-    row = sum(column.width or column.type.bit_width / 8 for column in spec.description.columns)
-    return float(row * spec.description.rows_per_key)
+    row = sum(column.width or column.type.bit_width / 8 for column in description.columns)
+    return float(row * description.rows_per_key)
 
 
 # Engines that nobody uses now are kept for the next micro-batch, but no more than these: each holds a cache.
