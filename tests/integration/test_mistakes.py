@@ -320,7 +320,7 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"ttl": 0}, "expected ttl as a duration above zero such as '10 min', '500 ms' or seconds, got 0"),
     ({"ttl": "10 minutes"}, "expected ttl as a duration above zero such as '10 min', '500 ms' or seconds, got '10 minutes'"),
     ({"missing_ttl": -1}, "expected missing_ttl as a duration above zero such as '10 min', '500 ms' or seconds, got -1"),
-    ({"cache": "0 MB"}, "expected a cache size such as '128 MB', '1_000_000 rows' or a number of bytes, got '0 MB'"),
+    ({"cache": "0 MB"}, "expected a cache size such as '128 MB', 'auto', '1_000_000 rows' or a number of bytes, got '0 MB'"),
     ({"cache": 1.5}, "expected cache as a size, a Cache or a factory of a cachetools.Cache, got 1.5; try '128 MB'"),
     ({"batch": 0}, "expected batch size as a whole number from 1 to 100000, 'auto' or a range such as (100, 2000), got 0"),
     ({"retries": 2.0}, "expected retries as a whole number from 0 to 100, got 2.0"),
