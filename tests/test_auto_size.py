@@ -13,6 +13,7 @@ import pytest
 
 from srj.errors import RequestError
 from srj.lookup.key_log import _KEYS, _THRESHOLD, _WRITTEN, KeyLog, open_log
+from srj.lookup.layout import Contents
 from srj.lookup.make_cache import check_cache
 from srj.lookup.operator import Operator
 from srj.options import Cache, parse_options
@@ -99,9 +100,13 @@ def test_a_cache_for_more_keys_grows_and_its_rows_stay() -> None:
 
 
 def test_where_all_keys_fit_the_cache_has_room_for_all() -> None:
-    engine = engine_for_keys(5_000, cache="auto", memory=3_000_000)
+    """Half of the memory, which it begins with, holds some 4,000."""
+    engine = engine_for_keys(5_000, cache="auto", memory=1_000_000)
     try:
-        joined(engine, zipf(60_000, 5_000, 0.0, 1))
+        keys = zipf(120_000, 5_000, 0.0, 1)
+        joined(engine, keys[:60_000])
+        time.sleep(1.0)  # it rests for 60 times what its last decision took; the bound, known by now, then overrules the model
+        joined(engine, keys[60_000:])
         operator = Operator(engine)
         list(operator.in_order([(pa.array(np.arange(5_000)),)]))
         assert operator.metrics.hits >= 0.99 * 5_000
@@ -110,12 +115,14 @@ def test_where_all_keys_fit_the_cache_has_room_for_all() -> None:
 
 
 def test_without_a_bound_within_the_memory_the_cache_never_takes_all_of_it() -> None:
-    """Zipf over 40,000 keys in memory for some 18,000: whatever the model says, a sixteenth is left for what waits."""
+    """Nearly uniform over 40,000 keys in memory for some 18,000: whatever the model says, a sixteenth is left for what waits."""
     engine = engine_for_keys(40_000, cache="auto", memory=2_000_000)
     try:
-        joined(engine, zipf(150_000, 40_000, 0.8, 1))
+        joined(engine, zipf(150_000, 40_000, 0.2, 1))
         auto = engine._auto
         assert auto is not None
+        assert auto.watch is not None
+        assert auto.watch.phase is Phase.FULL
         assert engine.cache_stats().bytes_reserved <= 2_000_000 * 15 / 16
         assert auto.waiting_bytes >= 2_000_000 / 16
     finally:
@@ -354,6 +361,13 @@ def test_workers_share_one_cache_which_one_of_them_sizes(tmp_path: Path) -> None
     [cache] = [path for path in (tmp_path / "srj").iterdir() if path.is_file()]
     # Of what the cache leaves each has half while both work.
     assert min(waiting for _, _, waiting, _ in told) == (2_000_000 - cache.stat().st_size) // 2
+
+
+def test_a_table_without_texts_gets_no_memory_for_them_whatever_its_rows_take() -> None:
+    """A map with such a part would be none to workers whose table has no texts."""
+    numbers = Contents.of([pa.int64()], pa.schema({"price": pa.float64()}), unique=True)
+    assert numbers.geometry(4, outside=50.0, heaviest=50).segments == 0
+    assert numbers.geometry(4, outside=50.0) == numbers.geometry(4)
 
 
 # The split

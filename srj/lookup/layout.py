@@ -247,8 +247,9 @@ class Contents:
         pages = ceil(ways * (further / page_rows + (0.5 if page_rows > 1 else 0.0)))
         if paged is not None and pages:
             pages = max(1, ceil(ways * paged))
-        # A heap that is there stays, whatever was seen: which arrays there are is the same for all sizes.
-        heap = ways * (self._heap_bytes_per_way if outside is None else max(outside, self._heap_bytes_per_way and 1.0)) / HEAP_FILL
+        # Whether there is a heap is the same for all sizes, whatever was seen: it says which arrays a map holds.
+        per_way = self._heap_bytes_per_way
+        heap = ways * (max(outside, 1.0) if outside is not None and per_way else per_way) / HEAP_FILL
         if not heap:
             return Geometry(sets, pages, page_rows, 0, 0)
         widest = max(max(self.widths, default=0), int(outside or 0))
