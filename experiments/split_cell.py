@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
+from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,12 +13,10 @@ import pyarrow as pa
 
 from srj import Batch, Cache, Table
 from srj.databases.base import Question
-from srj.experiments.experiment import Measurement
+from srj.experiments.experiment import Checksum, Measurement
 from srj.experiments.joins import Core
 from srj.experiments.plain_join import added, checksum, plain_join
-from srj.experiments.rate_cell import far_away
 from srj.experiments.relation import ensure_relation, read_relation
-from srj.experiments.search import Precision, highest_rate
 from srj.experiments.source import PacedSource, Trial
 from srj.experiments.traces import trace
 from srj.lookup.describe import describe
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from srj.experiments.experiment import Cell, Checksum, Scale
+    from srj.experiments.experiment import Cell, Scale
 
     I64 = npt.NDArray[np.int64]
 
@@ -41,91 +40,77 @@ _UNBOUNDED = 15 / 16
 _EVENT = 256  # bytes of a row that waits, with its place among those in flight
 _AT_ONCE = 1e9  # rows a second, more than anything carries
 _PIECE = 1000  # rows
+_WARM = 3  # intervals before anything is measured: the pattern is found in the second
+_INTERVALS = (2, 20)  # that one measurement takes, at least and at most
 
 
 @dataclass(frozen=True)
 class SplitCell:
-    """A division of the memory.
+    """A memory, and how missing keys are asked; all divisions of that memory are measured side by side.
 
     Attributes:
-        split: the cache's share, or ``"auto"``.
         memory: share of what a cache of the whole relation would take.
         lookups: ``"one at a time"`` as in the thesis; ``"several"`` as srj has them.
+        indexed: whether the relation's key has an index.
         relation: keys. intervals: of the stream, each uniform over 1 % of the relation of its own. length: of the stream.
-        delay: milliseconds of the network, each way.
-        share, least_seconds, most_seconds, tries: see `Precision`.
+        rounds: how often each division is measured, in turns. seconds: that a measurement takes, about.
+        seed: of the stream.
     """
 
-    split: Split
     memory: float
     lookups: Literal["one at a time", "several"] = "several"
+    indexed: bool = True
     relation: int = 500_000
     intervals: int = 40
     length: int = 2_000_000
-    delay: float = 0.0
-    share: float = 0.1
-    least_seconds: float = 0.5
-    most_seconds: float = 30.0
-    tries: int = 2
+    rounds: int = 5
+    seconds: float = 1.0
     seed: int = 1
+
+    @property
+    def setting(self) -> str:
+        """How missing keys are asked, in a few words."""
+        return f"lookups {self.lookups}{'' if self.indexed else ', no index'}"
 
 
 def cells_of(scale: Scale, *points: Mapping[str, Any]) -> list[Cell]:
     """Cells for these points, with the sizes of the scale."""
     sizes: dict[Scale, dict[str, Any]] = {
-        "smoke": {"relation": 20_000, "length": 80_000, "share": 0.5, "least_seconds": 0.1, "most_seconds": 1.0, "tries": 1},
+        "smoke": {"relation": 20_000, "length": 80_000, "rounds": 1, "seconds": 0.05},
         "small": {},
-        "paper": {"relation": 5_000_000, "length": 20_000_000, "share": 0.05, "most_seconds": 120.0},
+        "paper": {"relation": 5_000_000, "length": 20_000_000, "seconds": 20.0},
     }
     return [asdict(SplitCell(**{**sizes[scale], **point})) for point in points]
 
 
 def run(cell: Cell, url: str) -> Measurement:
-    """Throughput and highest rate of a cell; every row that comes out is compared with a plain join."""
+    """Throughput of each division, in turns; every row that comes out is compared with a plain join."""
     one = SplitCell(**cell)
     keys = trace(
         "moving interval", length=one.length, relation=one.relation, intervals=one.intervals, share=0.01, seed=one.seed
     ).keys()
     batch = Batch(in_flight=1) if one.lookups == "one at a time" else Batch()
     with ExitStack() as stack:
-        url = stack.enter_context(far_away(url, one.delay / 1000))
-        bench = Bench(url, one.relation, keys, memory=one.memory, split=one.split, batch=batch)
-        return _measure(one, stack.enter_context(closing(bench)))
+        benches = {
+            split: stack.enter_context(
+                closing(Bench(url, one.relation, keys, memory=one.memory, split=split, batch=batch, indexed=one.indexed))
+            )
+            for split in SPLITS
+        }
+        figures = _measured(one, benches)
+        outputs, plain_joins = zip(*((bench.output, bench.plain_join) for bench in benches.values()), strict=True)
+        return Measurement(figures, added(outputs), added(plain_joins))
 
 
 def label(cell: Cell) -> str:
     """A cell in a few words."""
     one = SplitCell(**cell)
-    return f"cache {one.split} of {one.memory:.0%}, lookups {one.lookups}"
+    return f"memory {one.memory:.0%} of the relation, {one.setting}"
 
 
 def headline(figures: Mapping[str, Any]) -> str:
     """Its figures in a few words."""
-    return (
-        f"{figures['throughput']:,.0f} rows/s, {figures['rate']:,.0f} carried, cache of {figures['entries']:,} keys, "
-        f"{figures['hit_ratio']:.0%} hits"
-    )
-
-
-class _Overflowing(PacedSource):
-    """A stream whose queue holds so many rows: it is carried as long as no more have come than have left, plus these."""
-
-    def __init__(self, keys: Any, start: int, trial: Trial, *, queue: int) -> None:
-        super().__init__(keys, start, trial)
-        self._queue = queue
-        self._piece = min(self._piece, _PIECE)
-        self._has_overflown = False
-
-    @property
-    def is_carried(self) -> bool:
-        """Whether the trial has ended without an overflow."""
-        return self.waiting_at_end is not None and not self._has_overflown
-
-    def _look(self) -> bool:
-        if self._due() - self.left > self._queue:
-            self._has_overflown = self._has_ended = True
-            self.waiting_at_end = self._due() - self.left
-        return super()._look()
+    return "rows/s: " + ", ".join(f"{split} {median(figures['throughput'][split]):,.0f}" for split in SPLITS)
 
 
 class _Given(PacedSource):
@@ -151,16 +136,19 @@ class Bench:
         memory: share of what a cache of the whole relation would take.
         split: ``"auto"``, or the cache's share of the memory, as ``"30 %"``; ``"unbounded"``: all but a sixteenth.
         batch: how missing keys are asked.
+        indexed: whether the relation's key has an index.
 
     Attributes:
         engine, join: cache and connections; its counts.
         entries: that the cache has room for now.
         queue_rows: that the rest of the memory has room for.
-        outputs, plain_joins: checksums of all that came out, and of what should have.
+        output, plain_join: checksums of all that came out, and of what should have.
     """
 
-    def __init__(self, url: str, relation: int, keys: I64, *, memory: float, split: str, batch: Batch) -> None:
-        table = ensure_relation(url, relation, indexed=True)
+    def __init__(
+        self, url: str, relation: int, keys: I64, *, memory: float, split: str, batch: Batch, indexed: bool = True
+    ) -> None:
+        table = ensure_relation(url, relation, indexed=indexed)
         self._relation = read_relation(url, table).sort_by("id")
         self._keys, self._taken = keys, 0
         lookups_of = Table(url, (table,))
@@ -174,8 +162,24 @@ class Bench:
         cache = Cache(**size, ttl=None, missing_ttl=None, shared=False)
         self.engine = Engine(replace(spec, settings=replace(settings, cache=cache)))
         self.join = Core(self.engine, "any", None if split == "auto" else self._queue_bytes)
-        self.outputs: list[Checksum] = []
-        self.plain_joins: list[Checksum] = []
+        self.output = self.plain_join = Checksum(0, 0)
+        self.begin()
+
+    def begin(self) -> None:
+        """Count hits and lookups from here."""
+        self._before = self.join.rows, self.join.hits, self.join.lookups
+
+    @property
+    def hit_ratio(self) -> float:
+        """Of the rows since `begin`."""
+        rows, hits, _ = self._before
+        return (self.join.hits - hits) / max(self.join.rows - rows, 1)
+
+    @property
+    def missing_rows_a_lookup(self) -> float:
+        """Since `begin`."""
+        rows, hits, lookups = self._before
+        return (self.join.rows - rows - self.join.hits + hits) / max(self.join.lookups - lookups, 1)
 
     @property
     def _queue_bytes(self) -> int:
@@ -195,12 +199,6 @@ class Bench:
         """Rows a second of the next rows of the stream, which are all there at once; the join takes what it has room for."""
         return rows / self._joined(_Given(self._keys, self._taken, rows))
 
-    def carries(self, rate: float, seconds: float) -> bool:
-        """Whether at this rate no more rows wait than there is room for."""
-        source = _Overflowing(self._keys, self._taken, Trial(rate, seconds, 0, self.queue_rows), queue=self.queue_rows)
-        self._joined(source)
-        return source.is_carried
-
     def close(self) -> None:
         """Close its connections."""
         self.join.close()
@@ -211,8 +209,8 @@ class Bench:
         seconds = time.perf_counter() - begun
         self._taken += source.taken
         if output:
-            self.outputs.append(checksum(pa.concat_tables(output).combine_chunks()))
-        self.plain_joins.append(checksum(plain_join(source.given(), self._relation)))
+            self.output = added((self.output, checksum(pa.concat_tables(output).combine_chunks())))
+        self.plain_join = added((self.plain_join, checksum(plain_join(source.given(), self._relation))))
         return seconds
 
 
@@ -226,29 +224,23 @@ def share_of(split: str) -> float:
     return _UNBOUNDED if split == "unbounded" else float(split.removesuffix("%")) / 100
 
 
-def _measure(cell: SplitCell, bench: Bench) -> Measurement:
-    """Run on until the pattern has been found, measure the throughput, and search for the highest rate."""
-    join, interval = bench.join, cell.length // cell.intervals
-    bench.throughput(3 * interval)
-    rows, hits, lookups = join.rows, join.hits, join.lookups
-    throughput = bench.throughput(max(10 * interval, cell.length // 4))
-    rows, hits, lookups = join.rows - rows, join.hits - hits, join.lookups - lookups
-
-    def carries(trial: Trial) -> bool:
-        # Two intervals begin in each trial, for there the misses are, and more rows come than there is room for.
-        rows = max(2 * interval, 4 * bench.queue_rows)
-        return bench.carries(trial.rate, min(max(rows / trial.rate, cell.least_seconds), cell.most_seconds))
-
-    found = highest_rate(carries, lambda _: interval, Precision(cell.share, cell.least_seconds, cell.most_seconds, cell.tries))
-    figures = {
+def _measured(cell: SplitCell, benches: Mapping[Split, Bench]) -> dict[str, Any]:
+    """Run on until the pattern has been found, then measure all in turns, each whole intervals."""
+    interval = cell.length // cell.intervals
+    rows, throughput = {}, {split: [] for split in benches}
+    for split, bench in benches.items():
+        bench.throughput(_WARM * interval)
+        wanted = cell.seconds * bench.throughput(_INTERVALS[0] * interval) / interval
+        rows[split] = interval * round(min(max(wanted, _INTERVALS[0]), _INTERVALS[1]))
+        bench.begin()
+    for _ in range(cell.rounds):
+        for split, bench in benches.items():
+            throughput[split].append(round(bench.throughput(rows[split])))
+    return {
         "throughput": throughput,
-        "rate": found.rate,
-        "entries": bench.entries,
-        "memory": bench.memory,
-        "queue_rows": bench.queue_rows,
-        "hit_ratio": hits / rows,
-        "lookups": lookups,
-        "keys_per_lookup": (rows - hits) / max(lookups, 1),
-        "trials": [[round(rate, 3), carried] for rate, carried in found.trials],
+        "entries": {split: bench.entries for split, bench in benches.items()},
+        "queue_rows": {split: bench.queue_rows for split, bench in benches.items()},
+        "hit_ratio": {split: round(bench.hit_ratio, 4) for split, bench in benches.items()},
+        "missing_rows_a_lookup": {split: round(bench.missing_rows_a_lookup, 1) for split, bench in benches.items()},
+        "memory": next(iter(benches.values())).memory,
     }
-    return Measurement(figures, added(bench.outputs), added(bench.plain_joins))

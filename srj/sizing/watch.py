@@ -22,9 +22,9 @@ _RATE = 0.05  # the most that is sampled while watching
 _KEYS = 250  # sampled keys in the bound that are enough to see a change
 _SIGMAS = 4.0  # of the sample's noise that are no change
 _NOISE = 0.02  # of the bound, without sampling
-_COVERS = 6.0  # references for each key until hardly one of a working set has not come (e**-6)
+_COVERS = 4.0  # references for each key until hardly one of a working set has not come (e**-4)
 _MISSED = 20  # sampled distances that the old pattern would have had in that time
-_EPOCHS = 64
+_EPOCHS = 128
 _TOGETHER = 8_192  # references looked at together while watching: a look costs some 50 us
 
 
@@ -33,7 +33,8 @@ class Watch:
 
     It searches with exact distances (a sample of 100,000 keys when there are more), and once the pattern is found goes on with
     one key in twenty or fewer. When a distance exceeds the bound by more than the sample's noise, or when all have been below it
-    for so long that the old pattern is out of the question, it searches anew, exactly.
+    for so long that the old pattern is out of the question, it searches anew, exactly. Distances that no cache in this memory
+    could hold count as first touches: keys that come again after so long are as good as new.
 
     Args:
         memory: entries that memory can hold.
@@ -56,7 +57,7 @@ class Watch:
     def __init__(self, memory: int, *, compiled: bool | None = None) -> None:
         self.memory, self._compiled = memory, compiled
         self.searches = 0
-        self._epochs: deque[tuple[int, int, float]] = deque(maxlen=_EPOCHS)
+        self._epochs: deque[tuple[int, int, int, float]] = deque(maxlen=_EPOCHS)
         self._waiting: list[U64] = []
         self._references = 0
         self._rate_of_distances = 1.0
@@ -136,28 +137,30 @@ class Watch:
         return self._pattern.bound or self.memory
 
     def _look(self, distances: F64, references: int) -> None:
-        limit, largest = self._limit(), float(distances.max(initial=-1.0))
+        limit = self._limit()
+        near = distances[distances < self.memory]
+        largest, far = float(near.max(initial=-1.0)), distances.size - near.size
         if self._pattern.bound is not None and largest >= limit * (1 + self._noise):
             self._search(min(largest + 1, self.memory))
             return
-        again = int(np.count_nonzero(distances >= 0))
-        if self._epochs and self._epochs[-1][0] < limit / 8:
-            count, known, before = self._epochs.pop()
-            self._epochs.append((count + references, known + again, max(before, largest)))
+        again = int(np.count_nonzero(near >= 0))
+        if self._epochs and self._epochs[-1][0] < limit / 16:
+            count, known, beyond, before = self._epochs.pop()
+            self._epochs.append((count + references, known + again, beyond + far, max(before, largest)))
         else:
-            self._epochs.append((references, again, largest))
+            self._epochs.append((references, again, far, largest))
         recent = self._smaller(limit)
         if recent is not None:
             self._search(recent + 1)
 
     def _smaller(self, limit: int) -> float | None:
         """The largest distance of late, if that much smaller ones are no chance."""
-        counts, known, largest = np.array(self._epochs).T[:, ::-1]
-        counts, known, largest = np.cumsum(counts), np.cumsum(known), np.maximum.accumulate(largest)
+        counts, known, far, largest = np.array(self._epochs).T[:, ::-1]
+        counts, known, far, largest = np.cumsum(counts), np.cumsum(known), np.cumsum(far), np.maximum.accumulate(largest)
         # Where an interval has just begun, hardly any key is known, and the few distances say nothing.
         fits = np.flatnonzero((known >= _MISSED) & (counts >= _COVERS * (largest + 1)) & (largest < limit * (1 - self._noise)))
         for at in fits[::-1][:1]:
             expected = self._shards.beyond(largest[at] * (1 + self._noise)) * counts[at] * self._shards.rate
-            if expected >= _MISSED:
+            if expected - far[at] >= max(_MISSED, _SIGMAS * float(np.sqrt(expected))):
                 return float(largest[at])
         return None
