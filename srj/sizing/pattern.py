@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     I64 = npt.NDArray[np.int64]
     F64 = npt.NDArray[np.float64]
 
+_REPEATS = 2.0  # times MaxSRD: of n keys, 1.9 n references have come again by the time at which a distance of 0.95 n does
+
 
 class Phase(Enum):
     """Where the query stands.
@@ -64,7 +66,8 @@ class Pattern:
     Args:
         memory: entries that memory can hold; where StackSize reaches them the query gives up.
         growth: m, the length of B: by what share StackSize must grow after MaxSRD last rose.
-        repeats: known keys that must have come during B, so that a stream which hardly repeats is not taken for one that moves on.
+        repeats: known keys that must have come during B, so that a stream which hardly repeats is not taken for one that moves on;
+            twice as many as MaxSRD at least, for a query that begins late in an interval has seen no large distances yet.
         quiet: rounds over all keys without a rise of either, after which the query is `CLOSED`.
 
     Example:
@@ -111,7 +114,9 @@ class Pattern:
         at_rise = np.maximum.accumulate(np.where(rises, stack, state.stack_at_rise))
         repeats = _since(~new, rises, state.repeats)
         quiet = weight * _since(np.ones(new.size, np.bool_), rises | new, state.quiet / weight)
-        matched = (largest >= 0) & (stack >= (1 + self.growth) * at_rise) & (repeats >= self.repeats)
+        matched = (
+            (largest >= 0) & (stack >= (1 + self.growth) * at_rise) & (repeats >= np.maximum(self.repeats, _REPEATS * largest))
+        )
         closed = (largest >= 0) & (quiet >= self.quiet * stack)
         full = stack >= self.memory
         stops = np.flatnonzero(matched | closed | full)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,12 +18,15 @@ if TYPE_CHECKING:
     F64 = npt.NDArray[np.float64]
 
 _RATE = 0.05  # the most that is sampled while watching
-_KEYS = 250  # sampled keys in the bound that are enough to see a change
+_KEYS = 1000  # sampled keys in the bound that are enough to see a change
 _SIGMAS = 4.0  # of the sample's noise that are no change
 _NOISE = 0.02  # of the bound, without sampling
 _COVERS = 4.0  # references for each key until hardly one of a working set has not come (e**-4)
 _MISSED = 20  # sampled distances that the old pattern would have had in that time
-_EPOCHS = 128
+_RARE = 0.02  # of the known keys may have come again after longer than a smaller bound
+_EPOCHS, _PER_LIMIT = 128, 16  # of the recent past; as many references as the bound has entries are so many
+_WINDOWS = np.unique(np.geomspace(1, _EPOCHS, 16).astype(int)) - 1  # the last so many and one epochs are looked at together
+_SIZES = 2.0 ** np.arange(-8, 0.25, 0.25)  # of the bound, by which distances are counted
 _TOGETHER = 8_192  # references looked at together while watching: a look costs some 50 us
 
 
@@ -57,7 +59,8 @@ class Watch:
     def __init__(self, memory: int, *, compiled: bool | None = None) -> None:
         self.memory, self._compiled = memory, compiled
         self.searches = 0
-        self._epochs: deque[tuple[int, int, int, float]] = deque(maxlen=_EPOCHS)
+        # The newest first: references, keys that are as good as new, and known ones by their distance.
+        self._epochs = np.zeros((_EPOCHS, 3 + _SIZES.size))
         self._waiting: list[U64] = []
         self._references = 0
         self._rate_of_distances = 1.0
@@ -101,8 +104,7 @@ class Watch:
         """
         references = hashes.size if references is None else references
         if self.phase is not Phase.SEARCHING:
-            # Only the keys of the sample, so that what waits stays small.
-            self._waiting.append(hashes[hashes < np.uint64(self._shards.threshold)])
+            self._waiting.append(hashes)
             self._references += references
             if self._references < _TOGETHER:
                 return
@@ -122,7 +124,7 @@ class Watch:
         self._pattern = Pattern(self.memory)
         self._shards = Shards(keys=EXACT_KEYS, counted=False, compiled=self._compiled)
         self._rate_of_distances = 1.0
-        self._epochs.clear()
+        self._epochs[:] = 0
         self._waiting.clear()
         self._references = 0
         self.searches += 1
@@ -139,28 +141,31 @@ class Watch:
     def _look(self, distances: F64, references: int) -> None:
         limit = self._limit()
         near = distances[distances < self.memory]
-        largest, far = float(near.max(initial=-1.0)), distances.size - near.size
+        largest = float(near.max(initial=-1.0))
         if self._pattern.bound is not None and largest >= limit * (1 + self._noise):
             self._search(min(largest + 1, self.memory))
             return
-        again = int(np.count_nonzero(near >= 0))
-        if self._epochs and self._epochs[-1][0] < limit / 16:
-            count, known, beyond, before = self._epochs.pop()
-            self._epochs.append((count + references, known + again, beyond + far, max(before, largest)))
-        else:
-            self._epochs.append((references, again, far, largest))
+        epochs = self._epochs
+        if epochs[0, 0] >= limit / _PER_LIMIT:
+            epochs[1:] = epochs[:-1]
+            epochs[0] = 0
+        epochs[0, :2] += references, distances.size - near.size
+        places = np.searchsorted(_SIZES * limit, near[near >= 0])
+        epochs[0, 2:] += np.bincount(places, minlength=_SIZES.size + 1)
         recent = self._smaller(limit)
         if recent is not None:
-            self._search(recent + 1)
+            self._search(recent)
 
     def _smaller(self, limit: int) -> float | None:
-        """The largest distance of late, if that much smaller ones are no chance."""
-        counts, known, far, largest = np.array(self._epochs).T[:, ::-1]
-        counts, known, far, largest = np.cumsum(counts), np.cumsum(known), np.cumsum(far), np.maximum.accumulate(largest)
+        """What nearly all distances of late are below, if that many of them are no chance."""
+        past = np.cumsum(self._epochs, axis=0)[_WINDOWS]
+        references, far, known = past[:, 0], past[:, 1], np.cumsum(past[:, 2:], axis=1)
+        sizes, beyond = _SIZES * limit, known[:, -1:] - known[:, :-1]
         # Where an interval has just begun, hardly any key is known, and the few distances say nothing.
-        fits = np.flatnonzero((known >= _MISSED) & (counts >= _COVERS * (largest + 1)) & (largest < limit * (1 - self._noise)))
-        for at in fits[::-1][:1]:
-            expected = self._shards.beyond(largest[at] * (1 + self._noise)) * counts[at] * self._shards.rate
-            if expected - far[at] >= max(_MISSED, _SIGMAS * float(np.sqrt(expected))):
-                return float(largest[at])
+        fits = (beyond <= _RARE * known[:, -1:]) & (references[:, None] >= _COVERS * sizes) & (sizes < limit * (1 - self._noise))
+        for window in np.flatnonzero(fits.any(axis=1) & (known[:, -1] >= _MISSED))[::-1]:
+            size = np.argmax(fits[window])
+            expected = self._shards.beyond(sizes[size] * (1 + self._noise)) * references[window] * self._shards.rate
+            if expected - beyond[window, size] - far[window] >= max(_MISSED, _SIGMAS * float(np.sqrt(expected))):
+                return float(sizes[size])
         return None

@@ -55,3 +55,41 @@ def test_a_change_is_followed_within_one_interval(keys: int, length: int) -> Non
     for start in range(0, 300_000 + length, BATCH):
         watch.add(trace[start : start + BATCH])
     assert watch.bound == pytest.approx(keys, rel=0.02)
+
+
+@pytest.mark.parametrize("before", ["zipf 0", "zipf 0.6", "zipf 1", "loop"])
+def test_intervals_are_noticed_within_one(before: str) -> None:
+    """After keys without a bound, or with a larger one; the intervals' keys have been seen before, too long ago for a cache."""
+    earlier = np.tile(np.arange(20_000), 10) if before == "loop" else zipf(400_000, 500_000, float(before[5:]), 1)
+    trace = hash_keys(np.concatenate([earlier, intervals([50_000] * 4, [5_000] * 4, 1)]))
+    watch = Watch(80_000)
+
+    def see(begin: int, end: int) -> int | None:
+        for start in range(earlier.size + begin, earlier.size + end, 1000):
+            watch.add(trace[start : start + 1000])
+        return watch.bound
+
+    see(-earlier.size, 0)
+    assert watch.bound == (20_000 if before == "loop" else None)
+    found = see(0, 50_000)
+    assert found is not None
+    assert 3_500 <= found <= 6_500, "of a sample"
+    assert see(50_000, 200_000) == pytest.approx(5_000, rel=0.08)
+    assert watch.phase is Phase.MATCHED
+
+
+def test_a_search_that_begins_at_an_intervals_end_finds_no_bound_that_is_too_low() -> None:
+    """The first 2,000 references are an interval's last; what came again in them says nothing of the next interval."""
+    watch = Watch(80_000)
+    for part in np.array_split(hash_keys(intervals([2_000] + [50_000] * 3, [5_000] * 4, 1)), 152):
+        watch.add(part)
+        assert watch.bound is None or watch.bound > 4_800
+    assert watch.phase is Phase.MATCHED
+
+
+def test_keys_that_come_again_after_long_end_no_pattern() -> None:
+    """The same 40 intervals twice: what no cache of this memory could have held is as good as new."""
+    watch = Watch(80_000)
+    for part in np.array_split(hash_keys(np.tile(intervals([50_000] * 40, [5_000] * 40, 1), 2)), 800):
+        watch.add(part)
+    assert (watch.searches, watch.phase) == (1, Phase.MATCHED)
