@@ -9,7 +9,7 @@ PACKAGED := setup.cfg pyproject.toml
 SOURCES = $(shell find srj operators cache_policies experiments -name '*.py' -o -name py.typed 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint demo bench clean java
+.PHONY: help venv test lint demo bench flink clean java
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -28,6 +28,9 @@ demo: $(VENV)/.demo java  ## the flights of New York, enriched from a PostgreSQL
 
 bench: $(VENV)/.dev java  ## the table of ratios
 	$(BIN)/python benchmarks/run.py
+
+flink: $(VENV)/.dev java  ## optional: Apache Flink, to compare with, in an environment of its own in the user's cache
+	$(BIN)/python -m srj.experiments.flink_environment
 
 clean:  ## remove what was made, .venv too
 	rm -rf $(VENV) .make build dist demo-output bench-output *.egg-info spark-warehouse artifacts
