@@ -55,7 +55,7 @@ class PeerCell:
         hot: keys that come again and again. entries: that a cache holds, each worker's or, with srj, the executor's.
         rows, delay_rows: of a micro-batch that measures the rate, at most, and the delay.
         seconds: that each phase takes; the micro-batch that is under way then is finished.
-        heap: of the JVM.
+        heap, java: of the JVM, and more options for it.
         seed: of the stream.
     """
 
@@ -68,6 +68,7 @@ class PeerCell:
     delay_rows: int = 5_000
     seconds: dict[str, float] = field(default_factory=lambda: {"warm": 5.0, "rate": 8.0, "delay": 4.0})
     heap: str = "4g"
+    java: str = ""
     seed: int = 1
 
     @property
@@ -92,6 +93,7 @@ def cells(scale: Scale) -> list[Cell]:
     ways: list[Way] = [way for way in get_args(Way) if way != "Flink" or os.environ.get(FLINK)]
     if scale == "smoke":
         sizes: dict[str, Any] = {"relation": 20_000, "hot": 500, "entries": 5_000, "rows": 1_000, "delay_rows": 200, "heap": "1g"}
+        sizes["java"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # it lives too short to earn back what the others cost
         seconds = {"warm": 0.1, "rate": 0.4, "delay": 0.2}
         return [asdict(PeerCell(way, 0.5 * (number % 2), **sizes, seconds=seconds)) for number, way in enumerate(ways)]
     more: dict[str, Any] = {"seconds": {"warm": 20.0, "rate": 60.0, "delay": 30.0}} if scale == "paper" else {}

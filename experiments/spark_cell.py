@@ -86,6 +86,7 @@ def _session(folder: Path, cell: PeerCell, url: str) -> SparkSession:
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": cell.java,
         "spark.driver.memory": cell.heap,
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",

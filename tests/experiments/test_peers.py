@@ -78,7 +78,7 @@ def test_the_files_of_a_micro_batch_stand_together_in_the_order_of_their_times(t
     [
         (lambda table, counts: peer_worker.one_by_one(table, 100, counts), 4),
         (lambda table, counts: peer_worker.one_by_one_async(table, 100, 3, counts), 4),
-        (lambda table, counts: peer_worker.query_per_row(table, counts), 2 * len(KEYS)),
+        (peer_worker.query_per_row, 2 * len(KEYS)),
     ],
 )
 def test_a_way_sends_as_many_queries_as_its_name_says(
@@ -165,10 +165,13 @@ def test_the_table_holds_each_figure_once_and_replaces_what_stood_there(tmp_path
         "| broadcast join | does not fit · - | does not fit · - | does not fit · - | does not fit · - | does not fit · - |",
     ]
     page = tmp_path / "README.md"
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    page.write_text(f"before\n{BEGIN}\nwhat was\n{END}\nafter\n")
     for _ in range(2):
         put_into(page, records)
-        assert page.read_text() == f"before\n{BEGIN}\n{rendered(records)}\n{END}\nafter\n"
+        text = page.read_text()
+        assert text.startswith(f"before\n{BEGIN}\nAll ways join the same stream")
+        assert text.endswith(f"\n\n{rendered(records)}\n{END}\nafter\n")
+        assert "what was" not in text
     page.write_text("nothing\n")
     with pytest.raises(RequestError, match="write them where the table shall stand"):
         put_into(page, records)
