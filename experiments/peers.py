@@ -40,7 +40,6 @@ FLINK = "SRJ_FLINK_PYTHON"  # environment variable: the Python of an environment
 OURS = ("srj", "srj, any order")
 # Lookups that a micro-batch shall have at most, where each key is a lookup, so that none takes much more than two seconds.
 _LOOKUPS = {"one by one": 10_000, "one by one, async": 20_000, "a query per row": 10_000, "Flink": 20_000}
-_MOST_BATCHES = {"rate": 20, "delay": 30}
 _SHARES = {"rate": 0.6, "delay": 0.2}  # of the relation, at most, for keys that come once
 
 
@@ -55,6 +54,7 @@ class PeerCell:
         hot: keys that come again and again. entries: that a cache holds, each worker's or, with srj, the executor's.
         rows, delay_rows: of a micro-batch that measures the rate, at most, and the delay.
         seconds: that each phase takes; the micro-batch that is under way then is finished.
+        batches: micro-batches of a phase, at most.
         heap, java: of the JVM, and more options for it.
         seed: of the stream.
     """
@@ -67,6 +67,7 @@ class PeerCell:
     rows: int = 100_000
     delay_rows: int = 5_000
     seconds: dict[str, float] = field(default_factory=lambda: {"warm": 5.0, "rate": 8.0, "delay": 4.0})
+    batches: dict[str, int] = field(default_factory=lambda: {"rate": 20, "delay": 20})
     heap: str = "4g"
     java: str = ""
     seed: int = 1
@@ -84,7 +85,7 @@ class PeerCell:
         phases: tuple[tuple[Phase, int], ...] = (("rate", rows), ("delay", self.delay_rows))
         for phase, each in phases:
             bound = int(_SHARES[phase] * self.relation / max((1 - self.hits) * each, 1))
-            found += [(phase, each)] * max(1, min(_MOST_BATCHES[phase], bound))
+            found += [(phase, each)] * max(1, min(self.batches[phase], bound))
         return found
 
 
@@ -94,11 +95,13 @@ def cells(scale: Scale) -> list[Cell]:
     if scale == "smoke":
         sizes: dict[str, Any] = {"relation": 20_000, "hot": 500, "entries": 5_000, "rows": 1_000, "delay_rows": 200, "heap": "1g"}
         sizes["java"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # it lives too short to earn back what the others cost
-        seconds = {"warm": 0.1, "rate": 0.4, "delay": 0.2}
-        return [asdict(PeerCell(way, 0.5 * (number % 2), **sizes, seconds=seconds)) for number, way in enumerate(ways)]
-    more: dict[str, Any] = {"seconds": {"warm": 20.0, "rate": 60.0, "delay": 30.0}} if scale == "paper" else {}
+        sizes |= {"seconds": {"warm": 0.0, "rate": 0.4, "delay": 0.2}, "batches": {"rate": 2, "delay": 2}}
+        return [asdict(PeerCell(way, 0.5 * (number % 2), **sizes)) for number, way in enumerate(ways)]
+    longer: dict[str, Any] = {"seconds": {"warm": 20.0, "rate": 60.0, "delay": 30.0}, "batches": {"rate": 100, "delay": 100}}
+    more = longer if scale == "paper" else {}
     return [
-        asdict(PeerCell(way, hits, relation, **more))
+        # A way that sends a query for each key takes a second for a micro-batch, so that few are taken.
+        asdict(PeerCell(way, hits, relation, **({"batches": {"rate": 10, "delay": 20}} if way in _LOOKUPS and not more else more)))
         for relation in (1_000_000, 10_000_000)
         for hits in (0.0, 0.5, 0.95)
         for way in ways

@@ -22,8 +22,8 @@ _NOTE = (
     "key is a query), Spark's own time for each included. Delays are from the begin of a micro-batch of 5,000 rows until a row "
     "had left the join. Queries are counted at the server, and so is the processor time of all its processes. Memory is the JVM's "
     "and its Python workers' together at its peak. Asynchronous lookups are 32 at a time in each of two workers, an IN list has "
-    "1,000 keys, and the broadcast table is read once, before anything is measured. `srj experiment run peers` measures it again, and "
-    "`srj experiment report --readme README.md` writes it here."
+    "1,000 keys, and the broadcast table is read once, before anything is measured. `srj experiment run peers` measures it again, "
+    "and `srj experiment report --readme README.md` writes it here."
 )
 
 

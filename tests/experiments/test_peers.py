@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 ROWS = 2_000
 KEYS = np.array([1, 2, 1, 5 * ROWS, 3] * 4)  # 3 distinct ones that the table has, and one that it lacks
 SMALL: dict[str, Any] = {"relation": ROWS, "hot": 50, "entries": 500, "rows": 200, "delay_rows": 50, "heap": "1g"}
-SMALL["seconds"] = {"warm": 0.0, "rate": 0.2, "delay": 0.1}
+SMALL |= {"seconds": {"warm": 0.0, "rate": 0.2, "delay": 0.1}, "batches": {"rate": 2, "delay": 2}}
+SMALL["java"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @pytest.fixture(scope="module", params=["postgresql", "mysql"])
