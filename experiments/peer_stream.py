@@ -6,7 +6,6 @@ no cache can know. So the share of hits is the same for each cache and each poli
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -72,12 +71,8 @@ def parts_of(sizes: Sequence[tuple[Phase, int]], *, hits: float, hot: int, relat
     return parts
 
 
-def write_parts(folder: Path, parts: Sequence[Part]) -> None:
-    """As files that Spark's file source takes in their order, `FILES` at a time."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, part in enumerate(parts):
-        for piece, keys in enumerate(np.array_split(part.keys, FILES)):
-            path = folder / f"{number:05d}-{piece}.parquet"
-            pq.write_table(pa.table({"id": keys}), path)
-            second = 1_000_000_000 + number  # the source goes by the time of change
-            os.utime(path, (second, second))
+def write_part(folder: Path, part: Part) -> None:
+    """As files of a new folder, each of which one core takes."""
+    folder.mkdir(parents=True)
+    for piece, keys in enumerate(np.array_split(part.keys, FILES)):
+        pq.write_table(pa.table({"id": keys}), folder / f"{piece}.parquet")

@@ -17,13 +17,13 @@ BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
 _DIALECTS = {"postgresql": "PostgreSQL", "mysql": "MySQL or MariaDB"}
 _NONE = "-"
 _NOTE = (
-    "All ways join the same stream through Spark on two cores, with the server on the same machine: keys that come once each "
-    "(cold), or of which a share is in the cache. Rows a second are those of large micro-batches (100,000 rows; fewer where each "
-    "key is a query), Spark's own time for each included. Delays are from the begin of a micro-batch of 5,000 rows until a row "
-    "had left the join. Queries are counted at the server, and so is the processor time of all its processes. Memory is the JVM's "
-    "and its Python workers' together at its peak. Asynchronous lookups are 32 at a time in each of two workers, an IN list has "
-    "1,000 keys, and the broadcast table is read once, before anything is measured. `srj experiment run peers` measures it again, "
-    "and `srj experiment report --readme README.md` writes it here."
+    "All ways join the same stream through Spark on two cores, with the server on the same machine: keys that come once "
+    "each (cold), or of which a share is in the cache. Rows a second are those of large micro-batches (100,000 rows; fewer "
+    "where each key is a query), Spark's own time for each included. Delays are from when the files of a micro-batch of "
+    "5,000 rows appear until a row had left the join. Queries are counted at the server, and so is the processor time of "
+    "all its processes. Memory is the JVM's and its Python workers' together at its peak. Asynchronous lookups are 32 at a "
+    "time in each of two workers, an IN list has 1,000 keys, and the broadcast table is read once, before anything is "
+    "measured. `srj experiment run peers` measures it again, and `srj experiment report --readme README.md` writes it here."
 )
 
 

@@ -1,9 +1,11 @@
 """One way to join one stream with one table through Spark: its rate, its rows' delay, and what it costs.
 
-One streaming query takes all micro-batches, from Parquet files of keys. Those of phase ``"warm"`` start JVM, workers, connections
-and caches. Those of ``"rate"`` are as large as the way allows; from the first one's begin to the last one's end the server's
-counts are taken. Those of ``"delay"`` have the same rows for all ways. Each phase ends when its time is over; what is left of it is
-thrown away unread, and counts nowhere. Every row that comes out is compared with a plain join's, those of ``"warm"`` too.
+One streaming query takes all micro-batches, from Parquet files of keys that appear when the micro-batch before has been joined.
+Those of phase ``"warm"`` start JVM, workers, connections and caches. Those of ``"rate"`` are as large as the way allows; the
+rate is of their rows and of what Spark calls their triggers' execution, and from the first one's begin to the last one's end
+the server's counts are taken. Those of ``"delay"`` have the same rows for all ways: a row's delay is from when its file
+appeared until it had left the join, by the clock of the JVM when what follows the join takes it. A phase ends when its time is
+over. Every row that comes out is compared with a plain join's, those of ``"warm"`` too.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from srj.errors import ConnectionFailedError
 from srj.experiments import peer_worker
 from srj.experiments.experiment import Checksum, Measurement
 from srj.experiments.jdbc import missing_driver
-from srj.experiments.peer_stream import FILES, parts_of, write_parts
+from srj.experiments.peer_stream import parts_of, write_part
 from srj.experiments.peer_ways import Relation, finisher, joined, settings_of
 from srj.experiments.plain_join import added, plain_join
 from srj.experiments.relation import ensure_relation, read_rows
@@ -36,7 +37,6 @@ from srj.table import DatabaseUrl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery
 
     from srj.experiments.peer_stream import Part
     from srj.experiments.peers import PeerCell
@@ -55,7 +55,6 @@ def measure(cell: PeerCell, url: str) -> Measurement:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="srj-peers-")))
         counts = folder / "counts"
         counts.mkdir()
-        write_parts(folder / "keys", parts)
         relation = Relation(url, table, cell.relation, cell.entries, counts)
         usage = stack.enter_context(ServerUsage(url, table))
         memory = stack.enter_context(MemoryPeak())
@@ -63,16 +62,13 @@ def measure(cell: PeerCell, url: str) -> Measurement:
         stack.callback(spark.stop)
         run = _Run(cell, parts, relation, usage, spark)
         try:
-            query = run.start(folder)
-            while not query.awaitTermination(0.2):
-                if run.is_over:  # what is left would only be thrown away
-                    query.stop()
+            run.carry(folder)
         except Exception as error:
             if cell.way == "broadcast join" and any(sign in f"{error}" for sign in _TOO_LARGE):
                 why = f"the table of {cell.relation:,} rows does not fit into a broadcast with {cell.heap} of heap"
                 return Measurement({"unfit": why}, Checksum(0, 0), Checksum(0, 0))
             raise
-        figures = run.figures(query) | {"jvm_bytes": memory.jvm, "python_bytes": memory.python}
+        figures = run.figures() | {"jvm_bytes": memory.jvm, "python_bytes": memory.python}
         if cell.way in ("one by one", "one by one, async", "a query per row"):
             figures["lookups_in_all"] = peer_worker.noted(counts)
         return Measurement(figures, added(run.outputs), run.plain_join(url, folder))
@@ -116,7 +112,6 @@ class _Run:
 
     Attributes:
         outputs: a checksum of each micro-batch that was joined.
-        is_over: whether no micro-batch will be joined any more.
     """
 
     cell: PeerCell
@@ -125,57 +120,58 @@ class _Run:
     usage: ServerUsage
     spark: SparkSession
     outputs: list[Checksum] = field(default_factory=list)
-    is_over: bool = False
-    _taken: list[int] = field(default_factory=list)
-    _spent: dict[str, float] = field(default_factory=dict)
+    _taken: list[Part] = field(default_factory=list)
+    _placed: list[float] = field(default_factory=list)
     _left: dict[int, dict[int, int]] = field(default_factory=dict)
     _usages: list[Usage] = field(default_factory=list)
+    _progress: dict[int, Any] = field(default_factory=dict)
 
-    def start(self, folder: Path) -> StreamingQuery:
-        """Start the query, which ends by itself."""
+    def carry(self, folder: Path) -> None:
+        """Run the query to its end."""
+        source = folder / "keys"
+        source.mkdir()
+        stream = self.spark.readStream.schema("id bigint").parquet(str(source / "*"))
         finish = finisher(self.cell.way, self.spark, self.relation)
-        stream = self.spark.readStream.schema("id bigint").option("maxFilesPerTrigger", FILES).parquet(str(folder / "keys"))
-        writer = joined(self.cell.way, stream, self.relation).writeStream.trigger(availableNow=True)
+        writer = joined(self.cell.way, stream, self.relation).writeStream.option("checkpointLocation", str(folder / "checkpoint"))
+        query = writer.foreachBatch(lambda batch, number: self._take(finish(batch), number)).start()
+        for phase in ("warm", "rate", "delay"):
+            if phase != "warm":
+                self._usages.append(self.usage())
+            begun = time.monotonic()
+            for part in [part for part in self.parts if part.phase == phase]:
+                write_part(folder / "new", part)
+                self._taken.append(part)
+                self._placed.append(time.time() * 1000)
+                (folder / "new").rename(source / f"{len(self._taken)}")  # all its files at once
+                query.processAllAvailable()
+                if time.monotonic() - begun > self.cell.seconds[phase]:
+                    break
+        query.stop()
+        self._progress = {one["batchId"]: one for one in query.recentProgress if one["numInputRows"]}
 
-        def take(batch: DataFrame, number: int) -> None:
-            self._take(finish, batch, number)
-
-        return writer.option("checkpointLocation", str(folder / "checkpoint")).foreachBatch(take).start()
-
-    def _take(self, finish: Any, batch: DataFrame, number: int) -> None:
-        phase = self.parts[number].phase
-        begun = time.monotonic()
-        if self._spent.get(phase, 0.0) > self.cell.seconds[phase]:
-            self.is_over = phase == "delay"
-            return
-        first = phase not in self._spent
-        if first and phase != "warm":
-            self._usages.append(self.usage())
-        rows = finish(batch)
+    def _take(self, rows: DataFrame, number: int) -> None:
+        is_timed = self._taken[number].phase == "delay"
         hashes = F.xxhash64(*(rows[name] for name in ("id", "name", "price", "quantity")))
-        at = F.expr(_NOW) if phase == "delay" else F.lit(0)
+        at = F.expr(_NOW) if is_timed else F.lit(0)
         summed = _summed(rows.select(hashes.alias("hash"), at.alias("at")), "at").collect()
         if self.cell.way == "foreachBatch + IN list":
             self.spark.catalog.clearCache()  # the micro-batch that it persisted
         self.outputs.append(added(_checksum(row) for row in summed))
-        self._taken.append(number)
-        if phase == "delay":
+        if is_timed:
             self._left[number] = {row["at"]: row["rows"] for row in summed}
-        self._spent[phase] = self._spent.get(phase, 0.0) + time.monotonic() - begun
 
-    def figures(self, query: StreamingQuery) -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
         """What was seen, once the query has ended."""
-        progress = {one["batchId"]: one for one in query.recentProgress}
-        rated = [number for number in self._taken if self.parts[number].phase == "rate"]
-        rows = sum(len(self.parts[number].keys) for number in rated)
-        seconds = sum(progress[number]["durationMs"]["triggerExecution"] for number in rated) / 1000
-        delays = np.sort(np.concatenate([_delays(left, progress[number]) for number, left in self._left.items()]))
+        rated = [number for number, part in enumerate(self._taken) if part.phase == "rate"]
+        rows = sum(len(self._taken[number].keys) for number in rated)
+        seconds = sum(self._progress[number]["durationMs"]["triggerExecution"] for number in rated) / 1000
+        delays = np.concatenate([_delays(left, self._placed[number]) for number, left in self._left.items()])
         before, after = self._usages
         return {
             "rate": rows / seconds,
             "rows": rows,
             "micro_batches": len(rated),
-            "rows_a_micro_batch": len(self.parts[rated[0]].keys),
+            "rows_a_micro_batch": len(self._taken[rated[0]].keys),
             "delay_p50_ms": float(np.quantile(delays, 0.5)),
             "delay_p99_ms": float(np.quantile(delays, 0.99)),
             "delay_rows": len(delays),
@@ -186,7 +182,7 @@ class _Run:
 
     def plain_join(self, url: str, folder: Path) -> Checksum:
         """Of the same keys, by Arrow, from rows that were read past Spark and srj."""
-        keys = np.concatenate([self.parts[number].keys for number in self._taken])
+        keys = np.concatenate([part.keys for part in self._taken])
         path = folder / "plain.parquet"
         pq.write_table(plain_join(keys, read_rows(url, self.relation.table, np.unique(keys))), path)
         rows = self.spark.read.parquet(str(path))
@@ -205,7 +201,6 @@ def _checksum(row: Any) -> Checksum:
     return Checksum(row["rows"], (row["low"] + (row["high"] << 32)) % 2**64)
 
 
-def _delays(left: dict[int, int], progress: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Milliseconds from the begin of a micro-batch until each of its rows had left the join."""
-    begun = datetime.fromisoformat(progress["timestamp"]).timestamp() * 1000
-    return np.repeat(np.array(list(left), np.float64) - begun, list(left.values()))
+def _delays(left: dict[int, int], placed: float) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Milliseconds until each row of a micro-batch had left the join."""
+    return np.repeat(np.array(list(left), np.float64) - placed, list(left.values()))
