@@ -113,7 +113,7 @@ class InList:
         if self._connection is None:
             # Each text is another one, of which a prepared statement would only take memory.
             self._connection = self._loop.run_until_complete(asyncpg.connect(plain_url(self._url), statement_cache_size=0))
-        return self._loop.run_until_complete(self._connection.fetch(sql))  # type: ignore[no-any-return]
+        return self._loop.run_until_complete(self._connection.fetch(sql))
 
 
 def _chunks(keys: Sequence[int], size: int) -> Iterator[Sequence[int]]:

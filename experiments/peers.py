@@ -66,7 +66,7 @@ class PeerCell:
     entries: int = 100_000
     rows: int = 100_000
     delay_rows: int = 5_000
-    seconds: dict[str, float] = field(default_factory=lambda: {"warm": 5.0, "rate": 8.0, "delay": 4.0})
+    seconds: dict[str, float] = field(default_factory=lambda: {"warm": 5.0, "rate": 6.0, "delay": 3.0})
     batches: dict[str, int] = field(default_factory=lambda: {"rate": 20, "delay": 20})
     heap: str = "4g"
     java: str = ""
