@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from matplotlib.figure import Figure
 
 from srj.errors import RequestError
 from srj.experiments import peer_worker
@@ -19,7 +20,7 @@ from srj.experiments.jdbc import JARS, driver_settings, table_options
 from srj.experiments.ledger import Record
 from srj.experiments.peer_stream import FILES, parts_of, write_part
 from srj.experiments.peer_ways import InList
-from srj.experiments.peers import FLINK, PeerCell, by_point, cells, check, headline
+from srj.experiments.peers import FLINK, PeerCell, by_point, cells, check, headline, plot
 from srj.experiments.peers_table import BEGIN, END, put_into, rendered
 from srj.experiments.relation import SCHEMA, drop_relations, ensure_relation, relation_name
 from srj.experiments.server_usage import ServerUsage, Usage
@@ -185,6 +186,9 @@ def test_a_faster_peer_is_a_claim_that_differs() -> None:
     assert (fastest.verdict, fastest.why) == ("differs", "100 rows/s; the next, one by one: 101")
     assert (shortest.verdict, shortest.why) == ("agrees", "80 ms; the next, one by one: 81 ms")
     assert list(by_point(records)) == ["1 M rows, 50% hits"]
+    axes = Figure().subplots()
+    plot(records, axes)
+    assert [bar.get_height() for bar in axes.patches] == [100.0, 101.0]
     assert headline(records[0].figures).startswith("100 rows/s, delay 50 ms (p99 80), 12 queries for 10,000 rows, 3.0 s of")
 
 
