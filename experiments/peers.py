@@ -168,6 +168,11 @@ def by_point(records: Sequence[Record]) -> dict[str, dict[str, Mapping[str, Any]
     return found
 
 
+def counted(figures: Mapping[str, Any]) -> int:
+    """Rows for which queries and the server's processor time were counted."""
+    return int(figures.get("counted_rows", figures["rows"]))
+
+
 def label(cell: Cell) -> str:
     """A cell in a few words."""
     one = PeerCell(**cell)
@@ -182,9 +187,9 @@ def headline(figures: Mapping[str, Any]) -> str:
     if figures["delay_p99_ms"] is not None:
         parts.append(f"delay {figures['delay_p50_ms']:,.0f} ms (p99 {figures['delay_p99_ms']:,.0f})")
     if figures["queries"] is not None:
-        parts.append(f"{figures['queries']:,} queries for {figures['rows']:,} rows")
+        parts.append(f"{figures['queries']:,} queries for {counted(figures):,} rows")
     if figures["cpu_seconds"] is not None:
-        parts.append(f"{1e6 * figures['cpu_seconds'] / figures['rows']:,.1f} s of the database's processor for 1 M rows")
+        parts.append(f"{1e6 * figures['cpu_seconds'] / counted(figures):,.1f} s of the database's processor for 1 M rows")
     parts.append(f"{(figures['jvm_bytes'] + figures['python_bytes']) / 1e6:,.0f} MB")
     return ", ".join(parts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, get_args
 
 from srj.errors import RequestError
-from srj.experiments.peers import PeerCell, Way
+from srj.experiments.peers import PeerCell, Way, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -82,12 +82,12 @@ def _delays(figures: Mapping[str, Any]) -> str:
 def _queries(figures: Mapping[str, Any]) -> str:
     if figures["queries"] is None:
         return _NONE
-    queries = 1000 * figures["queries"] / figures["rows"]
+    queries = 1000 * figures["queries"] / counted(figures)
     return f"{queries:,.0f}" if queries >= 100 else f"{queries:.2g}"
 
 
 def _cpu(figures: Mapping[str, Any]) -> str:
-    return _NONE if figures["cpu_seconds"] is None else f"{1e6 * figures['cpu_seconds'] / figures['rows']:,.1f}"
+    return _NONE if figures["cpu_seconds"] is None else f"{1e6 * figures['cpu_seconds'] / counted(figures):,.1f}"
 
 
 _COLUMNS: dict[str, Callable[[Mapping[str, Any]], str]] = {
