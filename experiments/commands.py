@@ -123,16 +123,24 @@ def report_experiments(
     every: _All = False,
     scale: Annotated[_Scale | None, typer.Option(help="By default that which ran last.")] = None,
     markdown: Annotated[Path, typer.Option(help="The page in Markdown; its pictures go into a folder beside it.")] = _MARKDOWN,
+    readme: Annotated[
+        Path | None, typer.Option(help="A page between whose marks the table of the experiment peers is put, as README.md.")
+    ] = None,
     output: _Output = _FOLDER,
 ) -> None:
     """Write report.html, one page with all in it, and a page in Markdown: plots, the thesis's claims, our findings."""
     with _told():
+        from srj.experiments.experiment import load  # noqa: PLC0415
         from srj.experiments.ledger import Ledger  # noqa: PLC0415
+        from srj.experiments.peers_table import put_into  # noqa: PLC0415
         from srj.experiments.report import write_report  # noqa: PLC0415
 
         ledger = Ledger(output / "ledger.jsonl")
         for path in write_report(_loaded(names, every or not names), ledger, scale, output / "report.html", markdown):
             typer.echo(f"{path}")
+        if readme is not None:
+            put_into(readme, ledger.latest(load("peers"), scale))
+            typer.echo(f"{readme}")
 
 
 def _chosen(names: list[str] | None, every: bool) -> list[str]:

@@ -174,7 +174,7 @@ def test_every_experiment_has_cells_at_each_scale_and_knows_when_they_are_missin
         cells = [json.dumps(cell, sort_keys=True) for cell in experiment.cells(scale)]  # type: ignore[arg-type]
         assert len(cells) == len(set(cells)) > 0
         sizes.append(len(cells))
-    assert sizes[0] <= 6
+    assert sizes[0] <= (9 if name == "peers" else 6)  # each of its ways once
     assert {finding.verdict for finding in experiment.check([])} == {"open"}
 
 

@@ -1,0 +1,84 @@
+"""Flink's lookup join as one of the ways: `flink_job`, run by the Python of an environment that has Flink."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from srj.errors import RequestError
+from srj.experiments.experiment import Measurement
+from srj.experiments.peer_stream import parts_of
+from srj.experiments.peers import FLINK
+from srj.experiments.plain_join import checksum, plain_join
+from srj.experiments.relation import SCHEMA, ensure_relation, plain_url, read_rows
+from srj.experiments.server_usage import MemoryPeak, ServerUsage
+
+if TYPE_CHECKING:
+    from srj.experiments.peer_stream import Phase
+    from srj.experiments.peers import PeerCell
+
+_JOB = "flink_job.py"
+_BATCHES = 4  # of the rate's size, one after the other: Flink has no micro-batches
+
+
+def measure(cell: PeerCell, url: str) -> Measurement:
+    """Run the cell. Queries and the server's processor time are of ``counted_rows``, those that only warm the cache included.
+
+    Raises:
+        RequestError: there is no Flink, or the job says why it has no figures.
+    """
+    python, job = os.environ.get(FLINK), Path(__file__).with_name(_JOB)
+    if not python or not job.is_file():
+        raise RequestError(f"expected a Python with Flink in the environment variable {FLINK}, and {job.name}; see its first lines")
+    table = ensure_relation(url, cell.relation, indexed=True)
+    rated = [size for size in cell.sizes() if size[0] == "rate"]
+    sizes: list[tuple[Phase, int]] = [("warm", rated[0][1]), *rated[:_BATCHES]]
+    parts = parts_of(sizes, hits=cell.hits, hot=cell.hot, relation=cell.relation, seed=cell.seed)
+    keys = np.concatenate([part.keys for part in parts])
+    warm = sum(len(part.keys) for part in parts if part.phase == "warm")
+    with TemporaryDirectory(prefix="srj-peers-") as name, ServerUsage(url, table) as usage, MemoryPeak() as memory:
+        paths = {"keys": str(Path(name) / "keys.parquet"), "output": str(Path(name) / "joined.parquet")}
+        pq.write_table(pa.table({"id": keys}), paths["keys"])
+        request = {"url": plain_url(url), "table": table, "key": "id", "warm": warm, "cache_rows": cell.entries, "parallelism": 2}
+        before = usage()
+        answer = _answer(python, job, request | paths)
+        after = usage()
+        output = pq.read_table(answer["output"]).select(SCHEMA.names)
+    delays = answer["delays_ms"] or {}
+    return Measurement(
+        {
+            "rate": answer["rows"] / answer["seconds"],
+            "rows": answer["rows"],
+            "counted_rows": len(keys),
+            "micro_batches": 0,
+            "rows_a_micro_batch": 0,
+            "delay_p50_ms": delays.get("p50"),
+            "delay_p99_ms": delays.get("p99"),
+            "queries": None if before.queries is None or after.queries is None else after.queries - before.queries,
+            "cpu_seconds": None if before.cpu is None or after.cpu is None else after.cpu - before.cpu,
+            "jvm_bytes": memory.jvm,
+            "python_bytes": memory.python,
+        },
+        checksum(output),
+        checksum(plain_join(keys, read_rows(url, table, np.unique(keys)))),  # of all rows, those that warm the cache too
+    )
+
+
+def _answer(python: str, job: Path, request: dict[str, Any]) -> dict[str, Any]:
+    # The login goes by standard input, where others can't read it.
+    done = subprocess.run([python, str(job)], input=json.dumps(request), capture_output=True, text=True, check=False)
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        raise RequestError(f"expected figures of Flink's job, but it ended with {done.returncode}: {done.stderr[-300:]}") from None
+    if "error" in answer:
+        raise RequestError(str(answer["error"]))
+    return answer

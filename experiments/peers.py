@@ -1,0 +1,208 @@
+"""Peers: how fast is srj against the other ways to join a Spark stream with a table in a database, and what does each cost?
+
+Every way joins the same streams with the same relation through Spark on two cores: with a cold cache and keys that come once each,
+and with 50 % and 95 % of rows whose key the cache holds; with relations of 1 M and 10 M rows. See `spark_cell` for how a cell is
+measured. About 20 minutes at small scale; with Flink, where SRJ_FLINK_PYTHON names its Python, a few more.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from srj.experiments import rate_figure as figure
+from srj.experiments.experiment import Experiment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
+
+    from srj.experiments.experiment import Cell, Finding, Measurement, Scale
+    from srj.experiments.ledger import Record
+    from srj.experiments.peer_stream import Phase
+
+Way = Literal[
+    "srj",
+    "srj, any order",
+    "one by one",
+    "one by one, async",
+    "a query per row",
+    "stream-static JDBC join",
+    "foreachBatch + IN list",
+    "broadcast join",
+    "Flink",
+]
+FLINK = "SRJ_FLINK_PYTHON"  # environment variable: the Python of an environment that has Flink
+OURS = ("srj", "srj, any order")
+# Lookups that a micro-batch shall have at most, where each key is a lookup, so that none takes much more than two seconds.
+_LOOKUPS = {"one by one": 10_000, "one by one, async": 20_000, "a query per row": 10_000, "Flink": 20_000}
+_SHARES = {"rate": 0.6, "delay": 0.2}  # of the relation, at most, for keys that come once
+
+
+@dataclass(frozen=True)
+class PeerCell:
+    """A way to join, and where.
+
+    Attributes:
+        way: see `peer_ways`.
+        hits: share of rows whose key a warm cache holds.
+        relation: rows of the table.
+        hot: keys that come again and again. entries: that a cache holds, each worker's or, with srj, the executor's.
+        rows, delay_rows: of a micro-batch that measures the rate, at most, and the delay.
+        seconds: that each phase takes; the micro-batch that is under way then is finished.
+        batches: micro-batches of a phase, at most.
+        heap, java: of the JVM, and more options for it.
+        seed: of the stream.
+    """
+
+    way: Way
+    hits: float
+    relation: int = 1_000_000
+    hot: int = 10_000
+    entries: int = 100_000
+    rows: int = 100_000
+    delay_rows: int = 5_000
+    seconds: dict[str, float] = field(default_factory=lambda: {"warm": 5.0, "rate": 6.0, "delay": 3.0})
+    batches: dict[str, int] = field(default_factory=lambda: {"rate": 20, "delay": 20})
+    heap: str = "4g"
+    java: str = ""
+    seed: int = 1
+
+    @property
+    def point(self) -> str:
+        """Where, in a few words."""
+        return f"{self.relation / 1e6:g} M rows, {f'{self.hits:.0%} hits' if self.hits else 'cold'}"
+
+    def sizes(self) -> list[tuple[Phase, int]]:
+        """Phase and rows of each micro-batch; ways that send a query for each key get smaller ones."""
+        asking = 1.0 if self.way == "a query per row" else 1 - self.hits
+        rows = min(self.rows, round(_LOOKUPS.get(self.way, self.rows) / asking))
+        found: list[tuple[Phase, int]] = [("warm", min(rows, 2 * self.delay_rows)), ("warm", rows), ("warm", self.delay_rows)]
+        phases: tuple[tuple[Phase, int], ...] = (("rate", rows), ("delay", self.delay_rows))
+        for phase, each in phases:
+            bound = int(_SHARES[phase] * self.relation / max((1 - self.hits) * each, 1))
+            found += [(phase, each)] * max(1, min(self.batches[phase], bound))
+        return found
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """Each way at each point; at smoke scale each way once."""
+    ways: list[Way] = [way for way in get_args(Way) if way != "Flink" or os.environ.get(FLINK)]
+    if scale == "smoke":
+        sizes: dict[str, Any] = {"relation": 20_000, "hot": 500, "entries": 5_000, "rows": 1_000, "delay_rows": 200, "heap": "1g"}
+        sizes["java"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # it lives too short to earn back what the others cost
+        sizes |= {"seconds": {"warm": 0.0, "rate": 0.4, "delay": 0.2}, "batches": {"rate": 2, "delay": 2}}
+        return [asdict(PeerCell(way, 0.5 * (number % 2), **sizes)) for number, way in enumerate(ways)]
+    longer: dict[str, Any] = {"seconds": {"warm": 20.0, "rate": 60.0, "delay": 30.0}, "batches": {"rate": 100, "delay": 100}}
+    more = longer if scale == "paper" else {}
+    return [
+        # A way that sends a query for each key takes a second for a micro-batch, so that few are taken.
+        asdict(PeerCell(way, hits, relation, **({"batches": {"rate": 10, "delay": 20}} if way in _LOOKUPS and not more else more)))
+        for relation in (1_000_000, 10_000_000)
+        for hits in (0.0, 0.5, 0.95)
+        for way in ways
+    ]
+
+
+def run(cell: Cell, url: str) -> Measurement:
+    """Measure one; Spark is imported only here."""
+    one = PeerCell(**cell)
+    if one.way == "Flink":
+        from srj.experiments import flink_peer  # noqa: PLC0415
+
+        return flink_peer.measure(one, url)
+    from srj.experiments import spark_cell  # noqa: PLC0415
+
+    return spark_cell.measure(one, url)
+
+
+def check(records: Sequence[Record]) -> list[Finding]:
+    """At each point whether any other way is faster, or has a shorter delay."""
+    fastest, shortest = "srj carries at least as many rows a second as every other way", "srj's rows have the shortest p99 delay"
+    missing = figure.missing(records, fastest)
+    if missing is not None:
+        return [missing]
+    findings = []
+    for point, there in by_point(records).items():
+        ours = there.get("srj")
+        others = {way: figures for way, figures in there.items() if way not in OURS}
+        if ours is None or not others:
+            continue
+        best = max(others, key=lambda way: float(others[way]["rate"]))
+        why = f"{ours['rate']:,.0f} rows/s; the next, {best}: {others[best]['rate']:,.0f}"
+        findings.append(figure.verdict(f"{fastest}: {point}", ours["rate"] >= others[best]["rate"], why))
+        timed = {way: figures["delay_p99_ms"] for way, figures in others.items() if figures["delay_p99_ms"] is not None}
+        if timed:
+            best = min(timed, key=lambda way: float(timed[way]))
+            why = f"{ours['delay_p99_ms']:,.0f} ms; the next, {best}: {timed[best]:,.0f} ms"
+            findings.append(figure.verdict(f"{shortest}: {point}", ours["delay_p99_ms"] <= timed[best], why))
+    return findings
+
+
+def plot(records: Sequence[Record], axes: Axes) -> None:
+    """Rates as bars, a group for each way."""
+    points = by_point(records)
+    ways = [way for way in get_args(Way) if any(way in there for there in points.values())]
+    width = 0.8 / max(len(points), 1)
+    for number, (point, there) in enumerate(points.items()):
+        places = np.arange(len(ways)) + width * (number - (len(points) - 1) / 2)
+        axes.bar(places, [float(there.get(way, {}).get("rate", np.nan)) for way in ways], width, label=point)
+    axes.set_yscale("log")
+    axes.set_ylabel("rows/s")
+    axes.set_xticks(np.arange(len(ways)), ways, rotation=30, ha="right", fontsize="small")
+    axes.legend(fontsize="small")
+
+
+def by_point(records: Sequence[Record]) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """The figures of the ways that carried anything, by where."""
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for record in figure.finished(records):
+        cell = PeerCell(**record.cell)
+        there = found.setdefault(cell.point, {})
+        if "unfit" not in record.figures:
+            there[cell.way] = record.figures
+    return found
+
+
+def counted(figures: Mapping[str, Any]) -> int:
+    """Rows for which queries and the server's processor time were counted."""
+    return int(figures.get("counted_rows", figures["rows"]))
+
+
+def label(cell: Cell) -> str:
+    """A cell in a few words."""
+    one = PeerCell(**cell)
+    return f"{one.way} ({one.point})"
+
+
+def headline(figures: Mapping[str, Any]) -> str:
+    """Its figures in a few words."""
+    if "unfit" in figures:
+        return str(figures["unfit"])
+    parts = [f"{figures['rate']:,.0f} rows/s"]
+    if figures["delay_p99_ms"] is not None:
+        parts.append(f"delay {figures['delay_p50_ms']:,.0f} ms (p99 {figures['delay_p99_ms']:,.0f})")
+    if figures["queries"] is not None:
+        parts.append(f"{figures['queries']:,} queries for {counted(figures):,} rows")
+    if figures["cpu_seconds"] is not None:
+        parts.append(f"{1e6 * figures['cpu_seconds'] / counted(figures):,.1f} s of the database's processor for 1 M rows")
+    parts.append(f"{(figures['jvm_bytes'] + figures['python_bytes']) / 1e6:,.0f} MB")
+    return ", ".join(parts)
+
+
+EXPERIMENT = Experiment(
+    name="peers",
+    title="Peers: other ways to join a stream with a table",
+    question="How fast is srj against the other ways to join a Spark stream with a table, and what does each cost?",
+    claim="(not of the thesis, which compares with one lookup a row alone) srj is at least as fast as every other way.",
+    cells=cells,
+    run=run,
+    check=check,
+    plot=plot,
+    label=label,
+    headline=headline,
+)

@@ -1,0 +1,99 @@
+"""The README's table of peers, rendered from the ledger between two marks: no figure in it is copied by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args
+
+from srj.errors import RequestError
+from srj.experiments.peers import PeerCell, Way, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from srj.experiments.ledger import Record
+
+BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
+_DIALECTS = {"postgresql": "PostgreSQL", "mysql": "MySQL or MariaDB"}
+_NONE = "-"
+_NOTE = (
+    "All ways join the same stream through Spark on two cores, with the server on the same machine: keys that come once "
+    "each (cold), or of which a share is in the cache. Rows a second are those of large micro-batches (100,000 rows; fewer "
+    "where each key is a query), Spark's own time for each included. Delays are from when the files of a micro-batch of "
+    "5,000 rows appear until a row had left the join. Queries are counted at the server, and so is the processor time of "
+    "all its processes. Memory is the JVM's and its Python workers' together at its peak. Asynchronous lookups are 32 at a "
+    "time in each of two workers, an IN list has 1,000 keys, and the broadcast table is read once, before anything is "
+    "measured. `srj experiment run peers` measures it again, and `srj experiment report --readme README.md` writes it here."
+)
+
+
+def rendered(records: Sequence[Record]) -> str:
+    """A table for each server and each size of the relation; a row for each way, in each cell one figure for each share of hits."""
+    groups: dict[tuple[str, int], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record.dialect, PeerCell(**record.cell).relation), []).append(record)
+    return "\n\n".join("\n".join(_table(dialect, rows, group)) for (dialect, rows), group in sorted(groups.items()))
+
+
+def put_into(page: Path, records: Sequence[Record]) -> None:
+    """Replace what stands between the marks of a page.
+
+    Raises:
+        RequestError: the marks are not there, once each and in their order; or there are no results.
+    """
+    if not records:
+        raise RequestError("expected results of the experiment peers, found none; run: srj experiment run peers")
+    text = page.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end or BEGIN in rest or END in after:
+        raise RequestError(f"expected {BEGIN} and then {END} in {page.name}, once each; write them where the table shall stand")
+    page.write_text(f"{before}{BEGIN}\n{_NOTE}\n\n{rendered(records)}\n{END}{after}", encoding="utf-8")
+
+
+def _table(dialect: str, rows: int, records: Sequence[Record]) -> Iterator[str]:
+    shares = sorted({PeerCell(**record.cell).hits for record in records})
+    names = " · ".join(f"{share:.0%} hits" if share else "cold" for share in shares)
+    last = records[-1]
+    yield f"**{rows:,} rows, {_DIALECTS[dialect]}** ({last.scale}, {last.started[:10]}, {last.machine}); in each cell: {names}."
+    yield ""
+    yield "| way | " + " | ".join(_COLUMNS) + " |\n" + "| --- " * (len(_COLUMNS) + 1) + "|"
+    for way in get_args(Way):
+        of_way = {PeerCell(**record.cell).hits: record for record in records if record.cell["way"] == way}
+        if of_way:
+            cells = (" · ".join(_figure(of_way.get(share), shown) for share in shares) for shown in _COLUMNS.values())
+            yield f"| {way} | " + " | ".join(cells) + " |"
+
+
+def _figure(record: Record | None, shown: Callable[[Mapping[str, Any]], str]) -> str:
+    if record is None:
+        return _NONE
+    if record.state != "finished":
+        return record.state
+    return "does not fit" if "unfit" in record.figures else shown(record.figures)
+
+
+def _delays(figures: Mapping[str, Any]) -> str:
+    if figures["delay_p99_ms"] is None:
+        return _NONE
+    return f"{figures['delay_p50_ms']:,.0f}/{figures['delay_p99_ms']:,.0f}"
+
+
+def _queries(figures: Mapping[str, Any]) -> str:
+    if figures["queries"] is None:
+        return _NONE
+    queries = 1000 * figures["queries"] / counted(figures)
+    return f"{queries:,.0f}" if queries >= 100 else f"{queries:.2g}"
+
+
+def _cpu(figures: Mapping[str, Any]) -> str:
+    return _NONE if figures["cpu_seconds"] is None else f"{1e6 * figures['cpu_seconds'] / counted(figures):,.1f}"
+
+
+_COLUMNS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "rows/s": lambda figures: f"{figures['rate']:,.0f}",
+    "p50/p99 delay, ms": _delays,
+    "queries for 1,000 rows": _queries,
+    "database CPU, s for 1 M rows": _cpu,
+    "memory, MB": lambda figures: f"{(figures['jvm_bytes'] + figures['python_bytes']) / 1e6:,.0f}",
+}

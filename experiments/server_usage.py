@@ -1,0 +1,190 @@
+"""What a way to join costs beside its time: queries counted at the server, its processor time, and memory of Spark's processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import asyncpg
+
+from srj.experiments.relation import mysql_connection, plain_url
+from srj.table import DatabaseUrl
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_EXTENSION = "pg_stat_statements"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Counts of a server since it started; None: they can't be had.
+
+    Attributes:
+        queries: SELECTs that name the table, on PostgreSQL as pg_stat_statements has them; on MySQL and MariaDB all SELECTs.
+        cpu: seconds of all its processes, of those that have ended too.
+    """
+
+    queries: int | None
+    cpu: float | None
+
+
+class ServerUsage:
+    """Reads a server's counts; a context manager, which counts queries on PostgreSQL only while it is open.
+
+    Args:
+        url: of the server.
+        table: in the queries that are counted.
+    """
+
+    def __init__(self, url: str, table: str) -> None:
+        self._url, self._table = url, table
+        self._is_postgresql = DatabaseUrl.parse(url).dialect == "postgresql"
+        self._counts = True
+        self._process: int | None = None
+
+    def __enter__(self) -> Self:
+        if self._is_postgresql:
+            asyncio.run(self._open())
+        else:
+            with mysql_connection(self._url) as connection, connection.cursor() as cursor:
+                cursor.execute("SELECT @@datadir, @@pid_file")
+                folder, name = cursor.fetchone()
+            with suppress(OSError, ValueError):
+                self._process = _if_local(int((Path(folder) / name).read_text()))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._is_postgresql and self._counts:
+            asyncio.run(self._switch(on=False))
+
+    def __call__(self) -> Usage:
+        """The counts now."""
+        queries = asyncio.run(self._postgresql_queries()) if self._is_postgresql else self._mysql_queries()
+        return Usage(queries, None if self._process is None else _cpu(self._process))
+
+    async def _open(self) -> None:
+        connection = await asyncpg.connect(plain_url(self._url))
+        try:
+            backend = await connection.fetchval("SELECT pg_backend_pid()")
+            process = _if_local(backend)
+            self._process = None if process is None else _parent(process)
+            loaded = await connection.fetchval("SHOW shared_preload_libraries")
+            self._counts = _EXTENSION in loaded
+            if self._counts:
+                await connection.execute(f"CREATE EXTENSION IF NOT EXISTS {_EXTENSION}")
+        finally:
+            await connection.close()
+        if self._counts:
+            await self._switch(on=True)
+
+    async def _switch(self, *, on: bool) -> None:
+        # For connections of this database that are made from now on: other experiments shall not pay for it.
+        connection = await asyncpg.connect(plain_url(self._url))
+        try:
+            name = await connection.fetchval("SELECT quote_ident(current_database())")
+            await connection.execute(f"ALTER DATABASE {name} SET {_EXTENSION}.track = '{'top' if on else 'none'}'")
+        finally:
+            await connection.close()
+
+    async def _postgresql_queries(self) -> int | None:
+        if not self._counts:
+            return None
+        connection = await asyncpg.connect(plain_url(self._url), server_settings={f"{_EXTENSION}.track": "none"})
+        try:
+            named = "query LIKE '%' || $1 || '%' AND query ILIKE '%SELECT%'"
+            sql = f"SELECT coalesce(sum(calls), 0)::bigint FROM {_EXTENSION} WHERE {named}"
+            return int(await connection.fetchval(sql, self._table))
+        finally:
+            await connection.close()
+
+    def _mysql_queries(self) -> int:
+        with mysql_connection(self._url) as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW GLOBAL STATUS LIKE 'Com_select'")
+            return int(cursor.fetchone()[1])
+
+
+class MemoryPeak:
+    """The most memory that this process's descendants had at a time: the JVM, and Spark's Python workers.
+
+    What several processes share counts once for all of them (PSS). A context manager that looks every half second.
+
+    Attributes:
+        jvm, python: bytes.
+    """
+
+    def __init__(self, every: float = 0.5) -> None:
+        self.jvm = self.python = 0
+        self._every, self._ended = every, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(self._every):
+            jvm = python = 0
+            for process in descendants(os.getpid()):
+                with suppress(OSError, ValueError, IndexError):
+                    size = _pss(process)
+                    is_jvm = Path(f"/proc/{process}/comm").read_text().strip() == "java"
+                    jvm, python = (jvm + size, python) if is_jvm else (jvm, python + size)
+            self.jvm, self.python = max(self.jvm, jvm), max(self.python, python)
+
+
+def descendants(process: int) -> list[int]:
+    """Its children, theirs, and so on, as far as they are there now."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, IndexError):
+            children.setdefault(_parent(int(path.name)), []).append(int(path.name))
+    found, new = list[int](), [process]
+    while new:
+        new = [child for one in new for child in children.get(one, [])]
+        found += new
+    return found
+
+
+def _stat(process: int) -> list[str]:
+    """What follows the name, which may hold spaces."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+
+
+def _parent(process: int) -> int:
+    return int(_stat(process)[1])
+
+
+def _cpu(process: int) -> float:
+    """Of the process and its children; what ended ones took, their parent knows."""
+    ticks = sum(int(value) for value in _stat(process)[11:15])
+    for child in descendants(process):
+        with suppress(OSError):
+            ticks += sum(int(value) for value in _stat(child)[11:13])
+    return ticks / _TICKS
+
+
+def _if_local(process: int) -> int | None:
+    """A server's process by its number, unless it is on another machine where that number means another."""
+    with suppress(OSError):
+        name = Path(f"/proc/{process}/comm").read_text()
+        if any(server in name for server in ("postgres", "mysqld", "mariadbd")):
+            return process
+    return None
+
+
+def _pss(process: int) -> int:
+    for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return 1024 * int(line.split()[1])
+    return 0

@@ -1,0 +1,230 @@
+"""Ways to join that srj is compared with: their stream, the queries they send, cells that must fail, and the README's table."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from matplotlib.figure import Figure
+
+from srj.errors import RequestError
+from srj.experiments import peer_worker
+from srj.experiments.jdbc import JARS, driver_settings, table_options
+from srj.experiments.ledger import Record
+from srj.experiments.peer_stream import FILES, parts_of, write_part
+from srj.experiments.peer_ways import InList
+from srj.experiments.peers import FLINK, PeerCell, by_point, cells, check, headline, plot
+from srj.experiments.peers_table import BEGIN, END, put_into, rendered
+from srj.experiments.relation import SCHEMA, drop_relations, ensure_relation, relation_name
+from srj.experiments.server_usage import ServerUsage, Usage
+from srj.experiments.servers import Servers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.servers import Server
+
+ROWS = 2_000
+KEYS = np.array([1, 2, 1, 5 * ROWS, 3] * 4)  # 3 distinct ones that the table has, and one that it lacks
+SMALL: dict[str, Any] = {"relation": ROWS, "hot": 50, "entries": 500, "rows": 200, "delay_rows": 50, "heap": "1g"}
+SMALL |= {"seconds": {"warm": 0.0, "rate": 0.2, "delay": 0.1}, "batches": {"rate": 2, "delay": 2}}
+SMALL["java"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@pytest.fixture(scope="module", params=["postgresql", "mysql"])
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Of a server as experiments start it, which counts PostgreSQL's queries; and of the tests' MariaDB."""
+    if request.param == "mysql":
+        mariadb: Server = request.getfixturevalue("mariadb")
+        yield mariadb.url
+        drop_relations(mariadb.url)
+        return
+    with Servers() as servers:
+        yield servers.url("postgresql")
+
+
+def test_the_stated_share_of_rows_has_a_key_that_came_before() -> None:
+    """Of each micro-batch; all other keys come once, and the cache is filled before."""
+    first, *others = parts_of([("warm", 100), ("rate", 400), ("delay", 200)], hits=0.75, hot=20, relation=1_000, seed=1)
+    known = set(first.keys.tolist())
+    assert len(known) == 20
+    assert first.keys.tolist() == FILES * first.keys[:20].tolist()
+    assert [(part.phase, len(part.keys)) for part in others] == [("warm", 100), ("rate", 400), ("delay", 200)]
+    assert [np.isin(part.keys, list(known)).mean() for part in others] == [0.75] * 3
+    new = np.concatenate([part.keys[~np.isin(part.keys, list(known))] for part in others])
+    assert len(np.unique(new)) == len(new) == 175
+    cold = parts_of([("rate", 30), ("delay", 20)], hits=0.0, hot=20, relation=50, seed=1)
+    assert sorted(np.concatenate([part.keys for part in cold]).tolist()) == list(range(50))
+    with pytest.raises(RequestError, match="expected a table of at least 51 rows"):
+        parts_of([("rate", 31), ("delay", 20)], hits=0.0, hot=0, relation=50, seed=1)
+
+
+def test_a_micro_batch_is_a_file_for_each_core(tmp_path: Path) -> None:
+    (part,) = parts_of([("rate", 5)], hits=0.0, hot=0, relation=100, seed=1)
+    write_part(tmp_path / "new", part)
+    keys = [pq.read_table(path)["id"].to_pylist() for path in sorted((tmp_path / "new").iterdir())]
+    assert keys == [part.keys[:3].tolist(), part.keys[3:].tolist()]
+
+
+@pytest.mark.parametrize(
+    ("make", "queries"),
+    [
+        (lambda table, counts: peer_worker.one_by_one(table, 100, counts), 4),
+        (lambda table, counts: peer_worker.one_by_one_async(table, 100, 3, counts), 4),
+        (peer_worker.query_per_row, 2 * len(KEYS)),
+    ],
+)
+def test_a_way_sends_as_many_queries_as_its_name_says(
+    make: Callable[[str, Path], Any], queries: int, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the server's count and by its own, in two batches of the same keys; each row is the table's, NULLs where it has none."""
+    table = ensure_relation(url, ROWS, indexed=True)
+    monkeypatch.setenv(peer_worker.URL, url)
+    monkeypatch.setattr(peer_worker, "_state", [])
+    batch = pa.record_batch({"id": KEYS})
+    with ServerUsage(url, table) as usage:
+        before = usage()
+        output = pa.Table.from_batches(list(make(table, tmp_path)(iter([batch, batch]))))
+        assert _more(usage(), before) == peer_worker.noted(tmp_path) == queries
+    assert output["id"].to_pylist() == [*KEYS.tolist(), *KEYS.tolist()]
+    absent = dict.fromkeys(SCHEMA.names[1:])
+    known = {key: {"name": f"item-{key:011}", "price": key / 4, "quantity": key} for key in (1, 2, 3)}
+    assert output.to_pylist() == [{"id": key, **known.get(key, absent)} for key in [*KEYS.tolist(), *KEYS.tolist()]]
+
+
+def test_an_in_list_asks_a_thousand_keys_a_query(url: str) -> None:
+    """And gets the rows of those that are there; the server's processor time grows."""
+    table = ensure_relation(url, ROWS, indexed=True)
+    with ServerUsage(url, table) as usage:
+        before = usage()
+        rows = InList(url, table)(range(500, ROWS + 1_500))
+        after = usage()
+    assert sorted(rows["id"].to_pylist()) == list(range(500, ROWS))
+    assert _more(after, before) == 3
+    assert before.cpu is not None
+    assert after.cpu is not None
+    assert 0 < before.cpu <= after.cpu
+
+
+def test_a_cell_counts_at_the_server_and_fails_where_its_rows_are_others_than_a_plain_joins() -> None:
+    """The second by a table whose rows are others each time they are read."""
+    with Servers() as servers:
+        url = servers.url("postgresql")
+        per_row = _answer(PeerCell("a query per row", 0.5, **SMALL), url)["figures"]
+        assert per_row["queries"] == per_row["rows"] > 0
+        assert per_row["lookups_in_all"] == per_row["output_rows"]
+        assert 0 < per_row["delay_p50_ms"] <= per_row["delay_p99_ms"]
+        assert min(per_row[name] for name in ("rate", "jvm_bytes", "python_bytes")) > 0
+        name = relation_name(ROWS, indexed=True)
+        _execute(
+            url,
+            f"ALTER TABLE {name} RENAME TO whole; CREATE VIEW {name} AS "
+            "SELECT id, name, extract(epoch FROM clock_timestamp())::float8 AS price, quantity FROM whole",
+        )
+        assert _answer(PeerCell("foreachBatch + IN list", 0.5, **SMALL), url)["error"].startswith(
+            "expected the rows of a plain join"
+        )
+
+
+def test_flink_is_among_the_ways_only_where_its_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(FLINK, raising=False)
+    assert "Flink" not in {cell["way"] for cell in cells("small")}
+    monkeypatch.setenv(FLINK, "python")
+    assert sum(cell["way"] == "Flink" for cell in cells("small")) == 6
+
+
+def test_a_driver_is_a_file_or_a_package_and_the_login_is_no_part_of_its_url() -> None:
+    assert driver_settings("postgresql", {JARS: "/opt/driver.jar"}) == {"spark.jars": "/opt/driver.jar"}
+    options = table_options("postgresql://reader:hidden@[::1]:5433/shop", "items", 10)
+    assert options["url"] == "jdbc:postgresql://[::1]:5433/shop"
+    assert (options["user"], options["password"]) == ("reader", "hidden")
+
+
+def test_the_table_holds_each_figure_once_and_replaces_what_stood_there(tmp_path: Path) -> None:
+    """Ways as rows, shares of hits within a cell; what failed, did not fit or did not run is said."""
+    records = [
+        _record("srj", 0.0, rate=200_000.0, delay_p99_ms=90.0),
+        _record("srj", 0.5, rate=300_000.4),
+        _record("a query per row", 0.0, queries=10_000, rate=5_000.0),
+        _record("a query per row", 0.5, state="timeout"),
+        _record("broadcast join", 0.0, unfit="too large"),
+    ]
+    lines = rendered(records).splitlines()
+    assert lines[0].startswith("**1,000,000 rows, PostgreSQL** (small, 2026-01-02, M); in each cell: cold · 50% hits.")
+    assert lines[2].startswith("| way | rows/s | p50/p99 delay, ms | queries for 1,000 rows |")
+    assert lines[4:] == [
+        "| srj | 200,000 · 300,000 | 50/90 · 50/80 | 1.2 · 1.2 | 3.0 · 3.0 | 700 · 700 |",
+        "| a query per row | 5,000 · timeout | 50/80 · timeout | 1,000 · timeout | 3.0 · timeout | 700 · timeout |",
+        "| broadcast join | does not fit · - | does not fit · - | does not fit · - | does not fit · - | does not fit · - |",
+    ]
+    page = tmp_path / "README.md"
+    page.write_text(f"before\n{BEGIN}\nwhat was\n{END}\nafter\n")
+    for _ in range(2):
+        put_into(page, records)
+        text = page.read_text()
+        assert text.startswith(f"before\n{BEGIN}\nAll ways join the same stream")
+        assert text.endswith(f"\n\n{rendered(records)}\n{END}\nafter\n")
+        assert "what was" not in text
+    page.write_text("nothing\n")
+    with pytest.raises(RequestError, match="write them where the table shall stand"):
+        put_into(page, records)
+    assert page.read_text() == "nothing\n"
+
+
+def test_a_faster_peer_is_a_claim_that_differs() -> None:
+    """With both figures; the other claim, which holds, agrees."""
+    records = [_record("srj", 0.5, rate=100.0), _record("one by one", 0.5, rate=101.0, delay_p99_ms=81.0)]
+    fastest, shortest = check(records)
+    assert (fastest.verdict, fastest.why) == ("differs", "100 rows/s; the next, one by one: 101")
+    assert (shortest.verdict, shortest.why) == ("agrees", "80 ms; the next, one by one: 81 ms")
+    assert list(by_point(records)) == ["1 M rows, 50% hits"]
+    axes = Figure().subplots()
+    plot(records, axes)
+    assert [bar.get_height() for bar in axes.patches] == [100.0, 101.0]
+    assert headline(records[0].figures).startswith("100 rows/s, delay 50 ms (p99 80), 12 queries for 10,000 rows, 3.0 s of")
+
+
+def _more(after: Usage, before: Usage) -> int:
+    assert after.queries is not None
+    assert before.queries is not None
+    return after.queries - before.queries
+
+
+def _answer(cell: PeerCell, url: str) -> dict[str, Any]:
+    """As the runner has it, in a process of its own."""
+    request = json.dumps({"experiment": "peers", "cell": asdict(cell), "url": url})
+    command = [sys.executable, "-m", "srj.experiments.cell"]
+    done = subprocess.run(command, input=request, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def _execute(url: str, sql: str) -> None:
+    import asyncio  # noqa: PLC0415
+
+    import asyncpg  # noqa: PLC0415
+
+    async def run() -> None:
+        connection = await asyncpg.connect(url)
+        await connection.execute(sql)
+        await connection.close()
+
+    asyncio.run(run())
+
+
+def _record(way: Any, hits: float, state: Any = "finished", **figures: Any) -> Record:
+    measured = {"rate": 1.0, "rows": 10_000, "delay_p50_ms": 50.0, "delay_p99_ms": 80.0, "queries": 12, "cpu_seconds": 0.03}
+    measured |= {"jvm_bytes": 500_000_000, "python_bytes": 200_000_000}
+    shown = figures if "unfit" in figures else measured | figures
+    cell = asdict(PeerCell(way, hits))
+    started = "2026-01-02T03:04:05+00:00"
+    return Record("k", "peers", "small", cell, "postgresql", state, started, 1.0, shown, "", {}, "M", "S")
