@@ -15,6 +15,7 @@ from srj.errors import RequestError
 from srj.lookup.key_log import _KEYS, _THRESHOLD, _WRITTEN, KeyLog, open_log
 from srj.lookup.layout import Contents
 from srj.lookup.make_cache import check_cache
+from srj.lookup.metrics import METRICS, PHASES
 from srj.lookup.operator import Operator
 from srj.options import Cache, parse_options
 from srj.sizing import Costs, MissRatioCurve, Phase, best_size
@@ -73,6 +74,10 @@ def test_on_moving_intervals_the_cache_gets_the_bound_with_ample_slack_and_the_r
         assert 0.98 * 2_000 * 1.5 <= stats.capacity <= 1.03 * 2_000 * 1.5
         assert auto.waiting_bytes == 2_000_000 - stats.bytes_reserved
         operator = Operator(engine)
+        told = dict(zip(METRICS, operator.take_metrics(), strict=True))
+        assert (told["cache_capacity"], told["cache_bytes"]) == (stats.capacity, stats.bytes_reserved)
+        assert (PHASES[told["cache_phase"]], told["cache_bound"], told["resizes"]) == ("matched", auto.watch.bound, 1)
+        assert dict(zip(METRICS, operator.take_metrics(), strict=True))["resizes"] == 0
         for start in range(40_000, keys.size, 5_000):
             for _ in operator.in_order([(pa.array(keys[start : start + 5_000]),)]):
                 pass
