@@ -77,7 +77,14 @@ _SAMPLE = {
     "to": "dest",
     "airport": "dest_name",
 }
-_FIGURES = {"hits": "hits", "misses": "misses", "absent": "absent", "lookups": "batches", "db ms": "database_ms"}
+_FIGURES = {
+    "hits": "hits",
+    "misses": "misses",
+    "absent": "absent",
+    "no key": "null_keys",
+    "lookups": "batches",
+    "db ms": "database_ms",
+}
 # Spark takes a configuration without an appender for none.
 _QUIET_LOG = (
     "rootLogger.level = off\nrootLogger.appenderRef.none.ref = none\nappender.none.type = Null\nappender.none.name = none\n"
@@ -310,6 +317,11 @@ def _show_result(spark: SparkSession, query: StreamingQuery, folders: Folders, c
     enriched = spark.read.parquet(str(folders.enriched))
     console.print(_sample_grid(_sample(enriched)))
     console.print(_metrics_grid(query))
+    chosen = metrics(query.recentProgress[-1], JOINS[0])
+    console.print(
+        f'{JOINS[0]}: batch="auto" asks at most {chosen["batch_size"]:,} keys at a time and keeps {chosen["in_flight"]} lookups in '
+        f"flight; the cache has room for {chosen['cache_capacity']:,} keys in {chosen['cache_bytes'] / 1e6:,.0f} MB"
+    )
     total, planes, airports = enriched.selectExpr(
         "count(*)", "avg(if(plane_model IS NULL, 1, 0)) * 100", "avg(if(dest_name IS NULL, 1, 0)) * 100"
     ).first() or (0, 0.0, 0.0)
@@ -317,10 +329,11 @@ def _show_result(spark: SparkSession, query: StreamingQuery, folders: Folders, c
 
 
 def _sample(enriched: DataFrame) -> list[tuple[Any, ...]]:
-    """A few rows of different days, the last without a plane."""
+    """A few rows of different days, then one whose plane is not in the table, and one that names none: NULL matches nothing."""
     found = enriched.where("plane_model IS NOT NULL").sample(fraction=0.001, seed=2013).limit(7)
     missing = enriched.where("plane_model IS NULL AND tailnum IS NOT NULL").limit(1)
-    return [tuple(row) for rows in (found, missing) for row in rows.selectExpr(*_SAMPLE.values()).collect()]
+    unnamed = enriched.where("tailnum IS NULL").limit(1)
+    return [tuple(row) for rows in (found, missing, unnamed) for row in rows.selectExpr(*_SAMPLE.values()).collect()]
 
 
 def _sample_grid(rows: Sequence[tuple[Any, ...]]) -> Grid:

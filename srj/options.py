@@ -6,17 +6,20 @@ Every mistake is a `RequestError` on the driver, in one sentence that names the 
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args
 
 from srj.cache_policies import Policy, by_name, checked_rule, names
 from srj.errors import RequestError
 from srj.lookup.order import Disorder, Order, Windows
-from srj.quantities import nearest, one_of, parse_duration, parse_size, shown, whole_number
+from srj.quantities import near_to, nearest, one_of, parse_duration, parse_size, shown, whole_number
 from srj.table import column_names
 
 if TYPE_CHECKING:
@@ -30,8 +33,40 @@ _AUTO_SIZES = (1, 10_000)  # beyond them answers are large, and gain little anyw
 _AUTO_IN_FLIGHT = (1, 8)
 _MEMORY = "512 MB"  # of cache="auto" where nothing else is said
 CacheFactory = Callable[[], "cachetools.Cache[Any, Any]"]
+_S = TypeVar("_S")
 
 
+def _check_names(given: Mapping[str, object], what: str, known: Mapping[str, object]) -> None:
+    for name in given:
+        if name not in known:
+            raise RequestError(f"expected a known {what}, got {name!r}; {nearest(name, list(known))}")
+
+
+def _named_arguments(settings: type[_S]) -> type[_S]:
+    """Let a dataclass refuse unknown arguments as `srj_enrich` does, with the name that was meant."""
+    init, known = settings.__init__, inspect.signature(settings).parameters
+
+    @functools.wraps(init)
+    def checked(self: _S, *args: Any, **given: Any) -> None:
+        _check_names(given, f"argument of {settings.__name__}", known)
+        init(self, *args, **given)
+
+    settings.__init__ = checked  # type: ignore[assignment]  # what a dataclass itself does
+    return settings
+
+
+@contextmanager
+def _or_auto(value: object) -> Iterator[None]:
+    """What is refused here may have been meant as 'auto'."""
+    try:
+        yield
+    except RequestError as error:
+        if isinstance(value, str) and near_to(value, ["auto"]):
+            raise RequestError(f"{error}; did you mean 'auto'?") from None
+        raise
+
+
+@_named_arguments
 @dataclass(frozen=True, kw_only=True)
 class Cache:
     """How answers are remembered, for ``cache=``.
@@ -44,7 +79,8 @@ class Cache:
         ttl: how long a row may be served, from the start of the lookup that found it; None: for ever.
         missing_ttl: how long the fact may be served that a key has no row.
         shared: whether all Python workers of an executor have one, of this size; else each has its own.
-        memory: with ``size="auto"``, for the cache and for the rows that wait in all workers that share it; 512 MB by default.
+        memory: with ``size="auto"``, for the cache and for the rows that wait in all workers that share it; 512 MB by default. The
+            argument ``memory`` of `srj_enrich` wins.
 
     Example:
         >>> Cache(size="64 MB", ttl="1 h")
@@ -62,7 +98,8 @@ class Cache:
 
     def __post_init__(self) -> None:
         if not self.is_auto:
-            parse_size(self.size, others="'auto', ")
+            with _or_auto(self.size):
+                parse_size(self.size, others="'auto', ")
             if self.memory is not None:
                 raise RequestError(
                     f"expected memory only with cache='auto', which divides it, got {shown(self.memory)}; write cache='auto', or "
@@ -115,6 +152,7 @@ def _instead(policy: Policy) -> str:
     return "choose another, or give cache a function that makes a cachetools cache"
 
 
+@_named_arguments
 @dataclass(frozen=True, kw_only=True)
 class Batch:
     """How missing keys are asked, for ``batch=``.
@@ -149,9 +187,11 @@ class Batch:
                 )
             object.__setattr__(self, "size", tuple(self.size))  # TOML has lists
         elif not (isinstance(self.size, str) and self.size == "auto"):
-            whole_number("batch size", self.size, 1, _MOST_KEYS, others=", 'auto' or a range such as (100, 2000)")
+            with _or_auto(self.size):
+                whole_number("batch size", self.size, 1, _MOST_KEYS, others=", 'auto' or a range such as (100, 2000)")
         if not (isinstance(self.in_flight, str) and self.in_flight == "auto"):
-            whole_number("in_flight", self.in_flight, 1, 64, others=" or 'auto'")
+            with _or_auto(self.in_flight):
+                whole_number("in_flight", self.in_flight, 1, 64, others=" or 'auto'")
         whole_number("connections", self.connections, 1, 10_000)
         if isinstance(self.in_flight, int) and self.in_flight > self.connections:
             raise RequestError(
@@ -333,12 +373,6 @@ def _lookup_settings(values: dict[str, Any], defaults: LookupSettings) -> Lookup
         lookup_timeout=_finite("lookup_timeout", values.get("lookup_timeout", defaults.lookup_timeout)),
         retries=whole_number("retries", values.get("retries", defaults.retries), 0, 100),
     )
-
-
-def _check_names(given: Mapping[str, object], what: str, known: Mapping[str, object]) -> None:
-    for name in given:
-        if name not in known:
-            raise RequestError(f"expected a known {what}, got {name!r}; {nearest(name, list(known))}")
 
 
 def _order(given: object) -> Order:

@@ -15,8 +15,9 @@ from srj.errors import RequestError
 from srj.lookup.key_log import _KEYS, _THRESHOLD, _WRITTEN, KeyLog, open_log
 from srj.lookup.layout import Contents
 from srj.lookup.make_cache import check_cache
+from srj.lookup.metrics import METRICS, PHASES
 from srj.lookup.operator import Operator
-from srj.options import Cache, parse_options
+from srj.options import Batch, Cache, parse_options
 from srj.sizing import Costs, MissRatioCurve, Phase, best_size
 from tests.scripted import Scripted, scripted_engine
 from tests.shared_map import PROCESSES, process
@@ -73,6 +74,10 @@ def test_on_moving_intervals_the_cache_gets_the_bound_with_ample_slack_and_the_r
         assert 0.98 * 2_000 * 1.5 <= stats.capacity <= 1.03 * 2_000 * 1.5
         assert auto.waiting_bytes == 2_000_000 - stats.bytes_reserved
         operator = Operator(engine)
+        told = dict(zip(METRICS, operator.take_metrics(), strict=True))
+        assert (told["cache_capacity"], told["cache_bytes"]) == (stats.capacity, stats.bytes_reserved)
+        assert (PHASES[told["cache_phase"]], told["cache_bound"], told["resizes"]) == ("matched", auto.watch.bound, 1)
+        assert dict(zip(METRICS, operator.take_metrics(), strict=True))["resizes"] == 0
         for start in range(40_000, keys.size, 5_000):
             for _ in operator.in_order([(pa.array(keys[start : start + 5_000]),)]):
                 pass
@@ -200,12 +205,35 @@ def test_an_engine_may_be_closed_while_its_cache_moves() -> None:
         ({"cache": "auto", "memory": "much"}, "got 'much'"),
         ({"cache": dict, "memory": "512 MB"}, "expected memory only with cache='auto'"),
         ({"cache": "atuo"}, "expected a cache size such as '128 MB', 'auto', '1_000_000 rows' or a number of bytes, got 'atuo'"),
+        ({"cache": "Auto"}, "got 'Auto'; did you mean 'auto'?"),
+        ({"batch": "Auto"}, "got 'Auto'; did you mean 'auto'?"),
     ],
 )
 def test_mistakes_are_told_in_one_sentence(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(RequestError) as error:
         parse_options(options)  # type: ignore[arg-type]
     assert sentence in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "sentence"),
+    [
+        (Cache, {"sise": "1 MB"}, "expected a known argument of Cache, got 'sise'; did you mean 'size'?"),
+        (Cache, {"chosen": None}, "expected a known argument of Cache, got 'chosen'; there are: memory, missing_ttl, policy, "),
+        (Batch, {"inflight": 2}, "expected a known argument of Batch, got 'inflight'; did you mean 'in_flight'?"),
+        (
+            Batch,
+            {"in_flight": "atuo"},
+            "expected in_flight as a whole number from 1 to 64 or 'auto', got 'atuo'; did you mean 'auto'?",
+        ),
+    ],
+)
+def test_a_misspelt_argument_is_told_with_the_one_that_was_meant(
+    settings: type[Cache | Batch], arguments: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(RequestError) as error:
+        settings(**arguments)
+    assert str(error.value).startswith(sentence)
 
 
 def test_an_argument_replaces_the_cache_of_a_file_with_its_memory(tmp_path: Path) -> None:
@@ -230,6 +258,9 @@ def test_memory_may_stand_in_the_cache_or_beside_it() -> None:
     beside = parse_options({"cache": Cache(size="auto", policy="sieve"), "memory": "1 MB"}).lookup.cache
     assert isinstance(beside, Cache)
     assert (beside.policy, beside.memory_bytes) == ("sieve", 1_000_000)
+    both = parse_options({"cache": Cache(size="auto", memory="2 MB"), "memory": "1 MB"}).lookup.cache
+    assert isinstance(both, Cache)
+    assert both.memory_bytes == 1_000_000
 
 
 # The log

@@ -107,6 +107,7 @@ def test_an_empty_table_is_described_with_a_warning(shop: servers.Server) -> Non
     assert report["round_trips"] == []
     assert report["cost"] is None
     assert any("no row with a key" in warning for warning in report["warnings"])
+    assert report["index"] is not None or "none seen, which says little" in check(shop, "cli_empty", "--key", "id").stdout
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,14 @@ def goods(mariadb: Server) -> Iterator[Shop]:
         yield shop
 
 
-def test_logins_and_addresses_that_fail_are_named_without_the_password(goods: Shop) -> None:
+def test_logins_and_addresses_that_fail_are_named_without_the_password(goods: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong password, user, database, host and port: one sentence each, and never the password."""
     server, secret = goods.server, "hunter2-é"
+    monkeypatch.setenv("SRJ_EMPTY", "")
     wrong: list[tuple[str, type[Exception], str]] = [
         (server.url_for(password="hunter2-%C3%A9"), LookupFailedError, "expected a login that .* accepts, got: Access denied"),
         (server.url_for(user="nobody", password="hunter2-%C3%A9"), LookupFailedError, "Access denied for user 'nobody'"),
+        (server.url_for(password="${SRJ_EMPTY}"), LookupFailedError, "the password is empty, so set the environment variable"),
         (server.url_for(database="no_such"), LookupFailedError, "Unknown database 'no_such'; correct the name"),
         (
             "mysql://u:hunter2-%C3%A9@no-such-host.invalid/x",

@@ -209,6 +209,13 @@ def test_a_batch_takes_no_longer_because_many_wait(order: Order) -> None:
     assert late < 4 * early
 
 
+def test_rows_between_windows_mix_with_no_window() -> None:
+    """A slide above the size leaves rows out: here those of the upper five of each ten."""
+    sections = Windows((5, 10)).sections(np.arange(40))
+    assert (sections.reshape(8, 5) == sections[::5, None]).all()
+    assert len(set(sections.tolist())) == 8
+
+
 @pytest.mark.parametrize("bare", [False, True])
 @pytest.mark.parametrize("order", ["any", Disorder(max=7), Windows(10)], ids=repr)
 def test_rows_of_many_small_batches_keep_their_own_matches(order: Order, bare: bool) -> None:

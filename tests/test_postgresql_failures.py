@@ -37,6 +37,14 @@ def test_a_server_that_is_not_there_is_a_failed_connection(place: Place) -> None
         assert place.server.password not in str(caught.value)
 
 
+def test_an_empty_password_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where somebody has set the variable to nothing."""
+    question = place.question("products")
+    monkeypatch.setenv("SRJ_EMPTY", "")
+    with pytest.raises(LookupFailedError, match="the password is empty, so set the environment variable"):
+        asyncio.run(database("postgresql").describe(replace(question, url=replace(question.url, password="${SRJ_EMPTY}")), TIMEOUT))
+
+
 def test_a_server_that_does_not_answer_is_given_up_in_time(place: Place) -> None:
     """It accepts the connection and says nothing."""
 

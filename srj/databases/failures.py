@@ -26,9 +26,17 @@ def unanswered(place: str, timeout: float) -> ConnectionFailedError:
     )
 
 
-def not_accepted(place: str, said: str, remedy: str) -> LookupFailedError:
-    """The server knows who asks, and does not let this user in."""
-    return LookupFailedError(f"expected a login that {place} accepts, got: {said}; {remedy}")
+def not_accepted(url: DatabaseUrl, said: str, remedy: str) -> LookupFailedError:
+    """The server knows who asks, and does not let this user in.
+
+    Args:
+        url: with its references resolved.
+        said: by the server.
+        remedy: what to do if the password is not empty.
+    """
+    if url.password == "":
+        remedy = "the password is empty, so set the environment variable that the URL refers to, for the driver and for executors"
+    return LookupFailedError(f"expected a login that {place_of(url)} accepts, got: {said}; {remedy}")
 
 
 def not_connected(place: str, said: str) -> LookupFailedError:

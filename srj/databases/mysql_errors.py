@@ -107,7 +107,7 @@ def checking(table: str, part: str) -> Iterator[None]:
 def _connection_error(error: err.Error, url: DatabaseUrl) -> DatabaseError:
     code, place = _number(error), failures.place_of(url)
     if code in _LOGIN:
-        return failures.not_accepted(place, _said(error), "correct the user or the password in the URL")
+        return failures.not_accepted(url, _said(error), "correct the user or the password in the URL")
     if code in _NO_DATABASE:
         return LookupFailedError(
             f"expected a database at {url.host}:{url.port} that this user may read, got: {_said(error)}; correct the name after "

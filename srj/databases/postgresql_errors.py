@@ -60,7 +60,7 @@ def connecting(url: DatabaseUrl, timeout: float) -> Iterator[None]:
 def _login_error(error: asyncpg.PostgresError, url: DatabaseUrl) -> SrjError:
     code, place = error.sqlstate or "", failures.place_of(url)
     if code.startswith(_REFUSED_LOGIN):
-        return failures.not_accepted(place, _said(error), "correct user, password or the server's pg_hba.conf")
+        return failures.not_accepted(url, _said(error), "correct user, password or the server's pg_hba.conf")
     if code == _NO_DATABASE:
         return LookupFailedError(
             f"expected a database at {url.host}:{url.port}, got: {_said(error)}; correct the name after the host in the URL"

@@ -98,6 +98,7 @@ class AutoSize:
         self.watch: Watch | None = None
         self._moving: threading.Thread | None = None
         self._decided: tuple[Phase | None, int | None] = None, None
+        self._resizes = 0
         self._references, self._since, self._seen = 0, 0, 0
         self._grown = 0, 0  # when the cache was last made larger, in keys seen, and to how many entries
         self._next = self._next_move = self._next_for_news = float("-inf")
@@ -142,6 +143,11 @@ class AutoSize:
             if self._log is not None:
                 self._log.look_at(self.watch.rate)
             self._decide(self.watch)
+
+    def take_resizes(self) -> int:
+        """How often the cache's size has changed since this was last asked; with the turn held."""
+        resizes, self._resizes = self._resizes, 0
+        return resizes
 
     def close(self) -> None:
         """End, also a move that goes on."""
@@ -256,6 +262,7 @@ class AutoSize:
                 self._next_move = end + max(_REST_AFTER_MOVE * (end - begin), 0.0 if done else _REST_AFTER_FAILURE)
                 self._measure()
                 if done:
+                    self._resizes += 1
                     self._on_resize()
 
         self._moving = threading.Thread(target=run, name="srj-resize", daemon=True)

@@ -21,6 +21,7 @@ from srj.lookup.joined import concat_rows, row_bytes, run_sums
 from srj.lookup.keys import Keys
 from srj.lookup.make_cache import make_auto_size, make_cache
 from srj.lookup.map_file import executor_folder
+from srj.lookup.metrics import PHASES, UNKNOWN, Chosen
 from srj.lookup.shared_cache import SharedCache
 from srj.lookup.slots import Slots
 
@@ -185,6 +186,29 @@ class Engine:
     def in_flight(self) -> int:
         """Lookups to be sent at a time."""
         return self._batching.in_flight
+
+    def chosen(self, cache: CacheStats) -> Chosen:
+        """What holds now, whoever has chosen it.
+
+        Args:
+            cache: its present state.
+        """
+        with self._lock:
+            watch = None if self._auto is None else self._auto.watch
+        phase, bound = (UNKNOWN, None) if watch is None else (PHASES.index(watch.phase.value), watch.bound)
+        return Chosen(
+            cache.capacity,
+            cache.bytes_reserved or UNKNOWN,  # a factory's cache does not say
+            phase,
+            UNKNOWN if bound is None else bound,
+            min(self._batching.best_size, self._flight_keys()),
+            self._batching.in_flight,
+        )
+
+    def take_resizes(self) -> int:
+        """How often the cache's size was changed by this process since this was last asked."""
+        with self._lock:
+            return 0 if self._auto is None else self._auto.take_resizes()
 
     def flush(self) -> None:
         """Send what is being collected."""

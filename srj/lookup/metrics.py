@@ -1,8 +1,11 @@
-"""What an operator counts while it runs."""
+"""What an operator counts while it runs, and what srj has chosen by then."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+from srj.sizing.pattern import Phase
 
 
 @dataclass
@@ -24,6 +27,7 @@ class Metrics:
         evictions: cache entries removed to make room.
         uncached: answers that the cache could not keep.
         bypasses: probes and inserts that did without the cache, for another process kept it for too long.
+        resizes: how often srj has changed the cache's size, with ``cache="auto"``.
         waiting, pinned: the most rows that waited at a time; the most of them whose matches were known and that had to stay for the
             sake of the order.
         distance: the largest scrambling distance.
@@ -45,24 +49,52 @@ class Metrics:
     evictions: int = 0
     uncached: int = 0
     bypasses: int = 0
+    resizes: int = 0
     waiting: int = 0
     pinned: int = 0
     distance: int = 0
     predicted_distance: int = 0
 
     def take(self) -> list[int]:
-        """The counters in the order of `METRICS`, which then start again from zero.
+        """The counters in the order of `COUNTED`, which then start again from zero.
 
         >>> metrics = Metrics(rows=2, hits=2)
         >>> metrics.take()[:2], metrics.take()[:2]
         ([2, 2], [0, 0])
         """
-        values = [getattr(self, name) for name in METRICS]
-        for name in METRICS:
+        values = [getattr(self, name) for name in COUNTED]
+        for name in COUNTED:
             setattr(self, name, 0)
         return values
 
 
-METRICS = tuple(field.name for field in fields(Metrics))
-# Of all tasks of a micro-batch these are not added up: the largest counts. They stand last.
+PHASES = tuple(phase.value for phase in Phase)
+UNKNOWN = -1
+
+
+class Chosen(NamedTuple):
+    """The cache and the lookups as they are now, whether srj or the user has chosen them; `UNKNOWN` where nobody can say.
+
+    Attributes:
+        cache_capacity: entries that the cache has room for.
+        cache_bytes: memory that it takes; unknown where a function of the user's has made it.
+        cache_phase: with ``cache="auto"``, where the search for the size stands, as a position in `PHASES`; known to the one worker
+            that watches the keys of all.
+        cache_bound: and the size that was found, in keys, beyond which more buys nothing.
+        batch_size: keys in a lookup that is full.
+        in_flight: lookups sent at a time.
+    """
+
+    cache_capacity: int
+    cache_bytes: int
+    cache_phase: int
+    cache_bound: int
+    batch_size: int
+    in_flight: int
+
+
+COUNTED = tuple(field.name for field in fields(Metrics))
+# What an operator tells: first when, by which what several have told is put into its order.
+METRICS = ("told_us", *COUNTED, *Chosen._fields)
+# Of all tasks of a micro-batch these are not added up: the largest counts. They stand last of what is counted.
 LARGEST = ("waiting", "pinned", "distance", "predicted_distance")

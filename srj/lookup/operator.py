@@ -7,6 +7,7 @@ came, reading ahead while lookups are under way, as a processor executes out of 
 from __future__ import annotations
 
 import queue
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -190,13 +191,15 @@ class Operator:
             yield self._retire(pending.popleft()[0])
 
     def take_metrics(self) -> list[int]:
-        """What was counted since they were last taken, in the order of `METRICS`."""
+        """What was counted since they were last taken, and what is chosen now, in the order of `METRICS`."""
         now, before = self._engine.cache_stats(), self._cache_before
         self.metrics.evictions += now.evictions - before.evictions
         self.metrics.uncached += now.refused - before.refused
         self.metrics.bypasses += now.bypasses - before.bypasses
+        self.metrics.resizes += self._engine.take_resizes()
         self._cache_before = now
-        return self.metrics.take()
+        # By the clock on the wall, for the tasks of a micro-batch may run on several machines.
+        return [time.time_ns() // 1000, *self.metrics.take(), *self._engine.chosen(now)]
 
     def _cut(
         self, batches: Iterable[tuple[T, tuple[pa.Array, ...]]], rows_of: RowsOf[T]

@@ -57,7 +57,7 @@ class Windows:
     For windows that report when they close; within one, rows come in any order. Window i, from 0, of (size, slide) holds the rows
     from i * slide up to, not including, i * slide + size. Positions count the stream's rows from 0 in each partition and
     micro-batch, or are a column's. (The thesis allows a disorder of the smallest slide, which changes windows whose size is no
-    multiple of it.)
+    multiple of it.) Where slides are larger than sizes, as in (5, 10), the rows between two windows mix with each other only.
 
     Args:
         windows: a size for tumbling windows, or (size, slide), each.

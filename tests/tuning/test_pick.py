@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 TRACES: dict[str, Callable[[], npt.NDArray[np.int64]]] = {
-    "zipf 1": lambda: zipf(20_000, 4_000, 1.0, 3),
-    "loop": lambda: np.arange(20_000) % 3_000,
-    "intervals": lambda: intervals([5_000] * 4, [1_000] * 4, 3),
+    "zipf 1": lambda: zipf(10_000, 2_000, 1.0, 3),
+    "loop": lambda: np.arange(10_000) % 1_500,
+    "intervals": lambda: intervals([2_500] * 4, [500] * 4, 3),
 }
 
 
@@ -40,8 +40,8 @@ def test_within_a_limit_no_usable_policy_misses_two_percent_less(name: str, shar
 
 def test_at_a_price_no_cell_of_a_grid_costs_two_percent_less() -> None:
     """Misses and memory together; dearer memory buys a smaller cache."""
-    keys = KeySequence.of(zipf(20_000, 4_000, 1.0, 3))
-    sizes = np.geomspace(100, 4_000, 8).astype(int).tolist()
+    keys = KeySequence.of(zipf(10_000, 2_000, 1.0, 3))
+    sizes = np.geomspace(50, 2_000, 8).astype(int).tolist()
     cells = [in_full(keys, policy, rows) for policy in ("lru", "lfu", "clock") for rows in sizes]
     chosen = []
     for worth in (5_000.0, 40_000.0):
@@ -87,7 +87,7 @@ def test_nothing_is_left_out_of_a_trace_of_few_keys() -> None:
 
 def test_only_what_the_cache_follows_is_recommended() -> None:
     """The others' curves are there to compare, with a mark."""
-    found = tune(KeySequence.of(zipf(5_000, 1_000, 0.9, 1)), Prices(memory="100 rows"))
+    found = tune(KeySequence.of(zipf(2_500, 500, 0.9, 1)), Prices(memory="50 rows"))
     curves = {curve.policy: curve for curve in found.curves}
     assert {name for name, curve in curves.items() if curve.usable} == set(usable())
     assert {"opt", "arc", "wtinylfu"} <= curves.keys() - set(usable())
