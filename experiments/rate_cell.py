@@ -1,4 +1,4 @@
-"""The highest input rate of one way to join at one point: what figures 4.15 to 4.20 consist of."""
+"""The highest input rate of one way to join at one point: what figures 4.15 to 4.22 consist of."""
 
 from __future__ import annotations
 
