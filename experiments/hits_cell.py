@@ -41,8 +41,10 @@ if TYPE_CHECKING:
     I64 = npt.NDArray[np.int64]
 
 _CORES = 2
-_MICRO_BATCHES = 5
-_BATCH = Batch(size=100, in_flight=2)  # small beside the cache, as simulation knows of no lookup that is still under way
+_MICRO_BATCHES = 3
+# Simulation knows of no key that is still on its way, so these shall be few beside the cache; Spark reads on as it likes.
+_BATCH = Batch(size=100, in_flight=2)
+_WAITING = 1 << 16  # bytes
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class HitsCell:
 def cells_of(scale: Scale, *points: Mapping[str, Any]) -> list[Cell]:
     """Cells for these points, with the sizes of the scale."""
     sizes: dict[Scale, dict[str, Any]] = {
-        "smoke": {"relation": 20_000, "distinct": 10_000, "rows": 40_000},
+        "smoke": {"relation": 50_000, "distinct": 25_000, "rows": 80_000},
         "small": {},
         "paper": {"relation": 10_000_000, "distinct": 2_000_000, "rows": 20_000_000},
     }
@@ -119,7 +121,7 @@ def _by_core(keys: I64, url: str, table: str, capacity: int) -> tuple[pa.Table, 
     lookups_of = Table(url, (table,))
     question = Question(lookups_of.url, lookups_of.name, ("id",))
     settings = replace(LookupSettings(), batch=_BATCH, cache=_cache(capacity), ttl=None, missing_ttl=None)
-    with closing(Core(Engine(LookupSpec(question, describe(question, 60.0), settings)), "input")) as core:
+    with closing(Core(Engine(LookupSpec(question, describe(question, 60.0), settings)), "input", _WAITING)) as core:
         output = core.carry(GivenSource(keys, 0, len(keys)))
         return pa.concat_tables(output).combine_chunks(), core.hits, core.keys
 
