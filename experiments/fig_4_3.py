@@ -3,9 +3,9 @@
 The thesis: 42 ms locally, 30 of them the query at the server; 132 ms remotely, 90 of them the network; 2 ms are the engine's, and
 10 a new connection for each lookup. Here: the network by a round trip of its own, the server by its own clock (EXPLAIN ANALYZE,
 SHOW PROFILES), the engine as what is spent outside of lookups; the rest is the client's: the driver, the answer's decoding, and
-what the server does around a query; for a batch it may come out below 0, as EXPLAIN ANALYZE counts the rows of each step.
-Connections are kept; what a new one would add is among the figures. The thesis's server had no memory for pages, so its setting is the
-table without an index here. About 2 minutes at small scale.
+what the server does around a query. For a batch it may come out below 0, as EXPLAIN ANALYZE counts the rows of each step.
+Connections are kept; what a new one would add is among the figures. The thesis's server had no memory for pages, so its setting is
+the table without an index here. About 2 minutes at small scale.
 """
 
 from __future__ import annotations
