@@ -18,13 +18,15 @@ import pyarrow as pa
 
 from srj import Batch, Cache, Table
 from srj.databases.base import Question
-from srj.databases.postgresql import INDEX_SETTINGS, parameter
+from srj.databases.mysql_session import Session
+from srj.databases.postgresql import INDEX_SETTINGS
+from srj.databases.postgresql_types import parameter
 from srj.experiments.delay_proxy import delayed
 from srj.experiments.experiment import Measurement
 from srj.experiments.joins import Ask, Core, OneByOne, lru_cache
 from srj.experiments.plain_join import checksum, plain_join
 from srj.experiments.rate_cell import far_away
-from srj.experiments.relation import SCHEMA, ensure_relation, mysql_connection, plain_url, read_relation
+from srj.experiments.relation import SCHEMA, ensure_relation, plain_url, read_relation
 from srj.experiments.source import GIVEN_PIECE, GivenSource
 from srj.lookup.describe import describe
 from srj.lookup.engine import Engine
@@ -254,7 +256,7 @@ def _at_server(url: str, table: str, cell: LatencyCell, keys: I64) -> list[float
     asked = [keys[len(keys) - (number + 1) * cell.keys :][: cell.keys] for number in range(_WARM + min(cell.lookups, 20))]
     if DatabaseUrl.parse(url).dialect == "postgresql":
         return asyncio.run(_explained(url, sql or _one_row(table, "$1"), cell, asked))
-    return _profiled(url, sql or _one_row(table, "%s"), cell, asked)
+    return asyncio.run(_profiled(url, sql or _one_row(table, "%s"), cell, asked))
 
 
 def _one_row(table: str, place: str) -> str:
@@ -275,14 +277,18 @@ async def _explained(url: str, sql: str, cell: LatencyCell, asked: list[I64]) ->
         await connection.close()
 
 
-def _profiled(url: str, sql: str, cell: LatencyCell, asked: list[I64]) -> list[float]:
-    with mysql_connection(url) as connection, connection.cursor() as cursor:
-        cursor.execute("SET profiling = 1")
+async def _profiled(url: str, sql: str, cell: LatencyCell, asked: list[I64]) -> list[float]:
+    session = await Session.open(DatabaseUrl.parse(url), _WAITS)
+    try:
+        if cell.way == "srj" and not cell.indexed:
+            await session.prefer_hash_joins()  # as srj's own connections do
+        await session.query("SET profiling = 1")
         found = []
         for keys in asked:
             value = json.dumps([[key] for key in keys.tolist()]) if cell.way == "srj" else int(keys[0])
-            cursor.execute(sql, (value,))
-            cursor.fetchall()
-            cursor.execute("SHOW PROFILES")
-            found.append(float(cursor.fetchall()[-1][1]))
+            await session.query(sql % session.literal(value))
+            profiles = (await session.query("SHOW PROFILES")).rows
+            found.append(float(profiles[-1][1] or 0))
         return found
+    finally:
+        await session.close()

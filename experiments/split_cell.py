@@ -211,7 +211,8 @@ def share_of(split: str) -> float:
 def _measured(cell: SplitCell, benches: Mapping[Split, Bench]) -> dict[str, Any]:
     """Run on until the pattern has been found, then measure all in turns, each whole intervals."""
     interval = cell.length // cell.intervals
-    rows, throughput = {}, {split: [] for split in benches}
+    rows: dict[Split, int] = {}
+    throughput: dict[Split, list[int]] = {split: [] for split in benches}
     for split, bench in benches.items():
         bench.throughput(_WARM * interval)
         wanted = cell.seconds * bench.throughput(_INTERVALS[0] * interval) / interval
