@@ -22,7 +22,20 @@ Scale = Literal["smoke", "small", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 Cell = dict[str, Any]  # parameters, as JSON knows them
 # In this order they are listed and run.
-NAMES = ("fig_4_15", "fig_4_16", "fig_4_17", "fig_4_18", "fig_4_19", "fig_4_20", "fig_5_4", "peers")
+NAMES = (
+    "fig_4_3",
+    "fig_4_14",
+    "fig_4_15",
+    "fig_4_16",
+    "fig_4_17",
+    "fig_4_18",
+    "fig_4_19",
+    "fig_4_20",
+    "fig_4_21",
+    "fig_4_22",
+    "fig_5_4",
+    "peers",
+)
 _TIMEOUTS: dict[Scale, float] = {"smoke": 60.0, "small": 600.0, "paper": 7200.0}
 
 

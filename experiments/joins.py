@@ -16,6 +16,7 @@ from srj.experiments.relation import SCHEMA, mysql_connection, plain_url
 from srj.lookup.keys import Keys
 from srj.lookup.make_cache import make_cache
 from srj.lookup.operator import Operator
+from srj.lookup.order import Disorder
 from srj.table import DatabaseUrl
 
 if TYPE_CHECKING:
@@ -58,17 +59,20 @@ class Core:
 
     Args:
         engine: cache and connections; closed with this.
-        order: ``"input"``, or how far rows may leave out of order.
+        order: ``"input"``, or how far rows may leave out of order; a number: so many seconds of the stream, as the thesis has it.
         waiting_bytes: what may wait; None: as srj has it.
 
     Attributes:
-        rows, hits, lookups: so far.
+        rows, hits, lookups, keys: so far; the distinct keys of the lookups.
+        database_seconds: from sending each lookup to its answer, added up.
+        distance, predicted_distance: the largest scrambling distance of the last source, and what the thesis predicts for it.
     """
 
-    def __init__(self, engine: Engine, order: Order, waiting_bytes: int | None = None) -> None:
+    def __init__(self, engine: Engine, order: Order | float, waiting_bytes: int | None = None) -> None:
         self._engine, self._order = engine, order
         self._waiting = {} if waiting_bytes is None else {"waiting_bytes": waiting_bytes}
-        self.rows = self.hits = self.lookups = 0
+        self.rows = self.hits = self.lookups = self.keys = 0
+        self.distance = self.predicted_distance = 0
         self._microseconds = 0
 
     def carry(self, source: PacedSource) -> list[pa.Table]:
@@ -82,13 +86,20 @@ class Core:
         self.rows += operator.metrics.rows
         self.hits += operator.metrics.hits
         self.lookups += operator.metrics.batches
+        self.keys += operator.metrics.keys
+        self.distance, self.predicted_distance = operator.metrics.distance, operator.metrics.predicted_distance
         self._microseconds += operator.metrics.database_us
         return output
 
     @property
+    def database_seconds(self) -> float:
+        """See the class."""
+        return self._microseconds / 1e6
+
+    @property
     def lookup_seconds(self) -> float:
         """As `Join.lookup_seconds`."""
-        return self._microseconds / 1e6 / max(self.lookups, 1)
+        return self.database_seconds / max(self.lookups, 1)
 
     def close(self) -> None:
         """As `Join.close`."""
@@ -96,7 +107,8 @@ class Core:
 
     def _out_of_order(self, operator: Operator, source: PacedSource) -> Iterator[tuple[I64, pa.RecordBatch]]:
         batches = ((keys, (pa.array(keys),)) for keys in source)
-        for leaving in operator.out_of_order(batches, _KeysAlone(), self._order):
+        order = self._order if not isinstance(self._order, (int, float)) else Disorder(round(self._order * source.trial.rate))
+        for leaving in operator.out_of_order(batches, _KeysAlone(), order):
             positions, rows = leaving.joined.outer()
             yield (leaving.rows if positions is None else leaving.rows[positions]), rows
 

@@ -1,9 +1,9 @@
-"""The highest input rate of one way to join at one point: what figures 4.15 to 4.20 consist of."""
+"""The highest input rate of one way to join at one point: what figures 4.15 to 4.22 consist of."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -50,9 +50,10 @@ class RateCell:
     Attributes:
         way: ``"one by one"``; ``"srj"``, with lookups of just `batch` keys; ``"srj auto"``, as srj chooses.
         batch, in_flight: keys of a lookup, and lookups at a time, of ``"srj"``; the thesis sends one at a time.
-        order: ``"any"``, or ``"input"``, the thesis's constraint of 0.
+        order: ``"any"``; ``"input"``; a number: the thesis's order constraint, in seconds of the stream.
         relation: rows of the table. indexed: whether its key has an index.
         distinct, skew: of the stream, by Zipf's law.
+        trace, parameters: another stream, which decides the three above; see `srj.experiments.traces`.
         cached: share of the distinct keys that the cache holds.
         delay: milliseconds of the network, each way.
         seed: of the stream.
@@ -63,7 +64,7 @@ class RateCell:
     way: Way
     batch: int = 0
     in_flight: int = 1
-    order: Literal["any", "input"] = "any"
+    order: Literal["any", "input"] | float = "any"
     relation: int = 1_000_000
     indexed: bool = True
     distinct: int = 200_000
@@ -76,11 +77,8 @@ class RateCell:
     most_seconds: float = 30.0
     tries: int = 2
     settling: float = 4.0
-
-    @property
-    def capacity(self) -> int:
-        """Keys that the cache holds."""
-        return max(16, round(self.cached * self.distinct))
+    trace: str = "zipf"
+    parameters: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -122,8 +120,9 @@ def run(cell: Cell, url: str) -> Measurement:
 def label(cell: Cell) -> str:
     """A cell in a few words."""
     one = RateCell(**cell)
-    where = [f"{one.cached:.0%} cached", f"skew {one.skew:g}"]
+    where = [f"{one.cached:.0%} cached", f"skew {one.skew:g}" if one.trace == "zipf" else one.trace]
     where += [f"{one.delay:g} ms away"] * bool(one.delay) + ["no index"] * (not one.indexed) + ["in order"] * (one.order == "input")
+    where += [] if isinstance(one.order, str) else [f"{one.order:g} s out of order"]
     return f"{one.name} ({', '.join(where)})"
 
 
@@ -138,15 +137,17 @@ class _Bench:
 
     def __init__(self, cell: RateCell, url: str, stack: ExitStack) -> None:
         self._cell = cell
-        table = ensure_relation(url, cell.relation, indexed=cell.indexed)
+        stream = stream_of(cell)
+        self._keys, self._capacity = stream.keys, max(16, round(cell.cached * stream.distinct))
+        table = ensure_relation(url, stream.relation, indexed=cell.indexed)
         self._relation = read_relation(url, table).sort_by("id")
         if cell.delay:
             url = stack.enter_context(far_away(url, cell.delay / 1000))
-        self._keys, warm = _stream(cell)
-        contents = last_distinct(warm, cell.capacity)
+        contents = last_distinct(stream.before, self._capacity)
         self._join = stack.enter_context(closing(self._made(url, table, contents)))
-        self._misses = _expected_misses(contents, self._keys, cell.capacity)
+        self._misses = _expected_misses(contents, self._keys, self._capacity)
         self._taken = 0
+        self._distances: list[tuple[float, int, int]] = []
         self._outputs: list[Checksum] = []
         self._plain_joins: list[Checksum] = []
 
@@ -165,6 +166,7 @@ class _Bench:
             "lookups": join.lookups,
             "keys_per_lookup": (join.rows - join.hits) / max(join.lookups, 1),
             "trials": [[round(rate, 3), carried] for rate, carried in found.trials],
+            **_distances_at(found.rate, self._distances),
         }
         return Measurement(figures, added(self._outputs), added(self._plain_joins))
 
@@ -181,16 +183,18 @@ class _Bench:
         self._taken += source.taken
         self._outputs.append(added(checksum(part) for part in _joined_together(output)))
         self._plain_joins.append(checksum(plain_join(source.given(), self._relation)))
+        if isinstance(self._join, Core) and source.is_carried:
+            self._distances.append((trial.rate, self._join.distance, self._join.predicted_distance))
         return source.is_carried
 
     def _made(self, url: str, table: str, contents: I64) -> Join:
         cell = self._cell
         if cell.way == "one by one":
-            return OneByOne(Ask(url, table, indexed=cell.indexed), lru_cache(cell.capacity, contents, self._relation))
+            return OneByOne(Ask(url, table, indexed=cell.indexed), lru_cache(self._capacity, contents, self._relation))
         batch = Batch() if cell.way == "srj auto" else Batch(size=cell.batch, in_flight=cell.in_flight, max_wait=_FOR_EVER)
         lookups_of = Table(url, (table,))
         question = Question(lookups_of.url, lookups_of.name, ("id",))
-        cache = Cache(size=f"{cell.capacity} rows", ttl=None, shared=False)
+        cache = Cache(size=f"{self._capacity} rows", ttl=None, shared=False)
         settings = replace(LookupSettings(), batch=batch, cache=cache, ttl=None, missing_ttl=None, lookup_timeout=300.0)
         spec = LookupSpec(question, describe(question, 60.0), settings)
         return Core(Engine(spec, cache=columnar_cache(spec, contents, self._relation)), cell.order)
@@ -207,19 +211,39 @@ def last_distinct(keys: I64, count: int) -> I64:
     return np.asarray(distinct[order[::-1]])
 
 
-def _stream(cell: RateCell) -> tuple[I64, I64]:
-    """The keys of the trials, which go round, and those that came before them."""
-    before = _WARM * cell.distinct
-    made = trace(
-        "zipf",
-        length=before + max(5 * cell.distinct, _SAMPLE),
-        distinct=cell.distinct,
-        relation=cell.relation,
-        skew=cell.skew,
-        seed=cell.seed,
-    )
+@dataclass(frozen=True)
+class Stream:
+    """Keys of a cell.
+
+    Attributes:
+        before: what came before the trials. keys: of the trials, which go round.
+        distinct: that occur, or by Zipf's law can. relation: rows of the table that they are looked up in.
+    """
+
+    before: I64
+    keys: I64
+    distinct: int
+    relation: int
+
+
+def stream_of(cell: RateCell) -> Stream:
+    """By Zipf's law as many as it takes; of another trace the first half comes before the trials, which begin with the second."""
+    if cell.trace == "zipf":
+        before = _WARM * cell.distinct
+        length = before + max(5 * cell.distinct, _SAMPLE)
+        made = trace("zipf", length=length, distinct=cell.distinct, relation=cell.relation, skew=cell.skew, seed=cell.seed)
+        keys = made.keys()
+        return Stream(keys[:before], keys[before:], cell.distinct, made.relation)
+    made = trace(cell.trace, **cell.parameters)
     keys = made.keys()
-    return keys[before:], keys[:before]
+    # All of it goes round: half of a stream whose keys move on would have but half of the keys, and fit the cache.
+    return Stream(keys[: len(keys) // 2], np.roll(keys, -(len(keys) // 2)), made.distinct, made.relation)
+
+
+def _distances_at(rate: float, distances: list[tuple[float, int, int]]) -> dict[str, int]:
+    """The largest scrambling distance that was seen at a rate, and the thesis's prediction for it; none for one by one."""
+    at_rate = [(distance, predicted) for one, distance, predicted in distances if one == rate]
+    return dict(zip(("distance", "predicted_distance"), max(at_rate), strict=True)) if at_rate else {}
 
 
 def _expected_misses(contents: I64, keys: I64, capacity: int) -> float:

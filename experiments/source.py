@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _TICK = 0.001  # seconds between two pieces of a stream whose rows are more frequent
 _PIECE = 0.02  # seconds of the stream in a piece, at most: who is too slow learns soon that the trial is over
 _LARGEST = 10_000  # rows of a piece, as in Spark's batches
+GIVEN_PIECE = 1000  # rows
+_AT_ONCE = 1e9  # rows a second, more than anything carries
 _HOPELESS = 8  # times the growth that is allowed: no pause of the machine explains it
 
 
@@ -111,3 +113,23 @@ class PacedSource:
             self._has_ended = True
             self.waiting_at_end = waiting
         return self._has_ended
+
+
+class GivenSource(PacedSource):
+    """So many rows, all there from the beginning; in small pieces, for a small queue.
+
+    Args:
+        keys: of the stream, which goes round.
+        start: the position of the first.
+        rows: how many.
+    """
+
+    def __init__(self, keys: I64, start: int, rows: int) -> None:
+        super().__init__(keys, start, Trial(_AT_ONCE, 0.0, rows, 0))
+
+    def __iter__(self) -> Iterator[I64]:
+        while self.taken < self.trial.waiting:
+            count = min(GIVEN_PIECE, self.trial.waiting - self.taken)
+            positions = np.arange(self._start + self.taken, self._start + self.taken + count)
+            self.taken += count
+            yield self._keys.take(positions, mode="wrap")

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import pyarrow as pa
 
 from srj import Batch, Cache, Table
@@ -17,7 +16,7 @@ from srj.experiments.experiment import Checksum, Measurement
 from srj.experiments.joins import Core
 from srj.experiments.plain_join import added, checksum, plain_join
 from srj.experiments.relation import ensure_relation, read_relation
-from srj.experiments.source import PacedSource, Trial
+from srj.experiments.source import GivenSource
 from srj.experiments.traces import trace
 from srj.lookup.describe import describe
 from srj.lookup.engine import Engine
@@ -26,8 +25,9 @@ from srj.lookup.spec import LookupSpec
 from srj.options import LookupSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
+    import numpy as np
     import numpy.typing as npt
 
     from srj.experiments.experiment import Cell, Scale
@@ -38,8 +38,6 @@ Split = Literal["20 %", "50 %", "70 %", "unbounded", "auto"]
 SPLITS: tuple[Split, ...] = ("20 %", "50 %", "70 %", "unbounded", "auto")
 _UNBOUNDED = 15 / 16
 _EVENT = 256  # bytes of a row that waits, with its place among those in flight
-_AT_ONCE = 1e9  # rows a second, more than anything carries
-_PIECE = 1000  # rows
 _WARM = 3  # intervals before anything is measured: the pattern is found in the second
 _INTERVALS = (2, 20)  # that one measurement takes, at least and at most
 
@@ -113,20 +111,6 @@ def headline(figures: Mapping[str, Any]) -> str:
     return "rows/s: " + ", ".join(f"{split} {median(figures['throughput'][split]):,.0f}" for split in SPLITS)
 
 
-class _Given(PacedSource):
-    """So many rows, all there from the beginning; in small pieces, for a small queue."""
-
-    def __init__(self, keys: Any, start: int, rows: int) -> None:
-        super().__init__(keys, start, Trial(_AT_ONCE, 0.0, rows, 0))
-
-    def __iter__(self) -> Iterator[I64]:
-        while self.taken < self.trial.waiting:
-            count = min(_PIECE, self.trial.waiting - self.taken)
-            positions = np.arange(self._start + self.taken, self._start + self.taken + count)
-            self.taken += count
-            yield self._keys.take(positions, mode="wrap")
-
-
 class Bench:
     """A join of a stream with a relation in so much memory, divided in one way.
 
@@ -197,13 +181,13 @@ class Bench:
 
     def throughput(self, rows: int) -> float:
         """Rows a second of the next rows of the stream, which are all there at once; the join takes what it has room for."""
-        return rows / self._joined(_Given(self._keys, self._taken, rows))
+        return rows / self._joined(GivenSource(self._keys, self._taken, rows))
 
     def close(self) -> None:
         """Close its connections."""
         self.join.close()
 
-    def _joined(self, source: PacedSource) -> float:
+    def _joined(self, source: GivenSource) -> float:
         begun = time.perf_counter()
         output = self.join.carry(source)
         seconds = time.perf_counter() - begun
@@ -227,7 +211,8 @@ def share_of(split: str) -> float:
 def _measured(cell: SplitCell, benches: Mapping[Split, Bench]) -> dict[str, Any]:
     """Run on until the pattern has been found, then measure all in turns, each whole intervals."""
     interval = cell.length // cell.intervals
-    rows, throughput = {}, {split: [] for split in benches}
+    rows: dict[Split, int] = {}
+    throughput: dict[Split, list[int]] = {split: [] for split in benches}
     for split, bench in benches.items():
         bench.throughput(_WARM * interval)
         wanted = cell.seconds * bench.throughput(_INTERVALS[0] * interval) / interval

@@ -1,4 +1,4 @@
-"""Real traces from packages: flights of New York and of the USA, film ratings, temperatures."""
+"""Real traces from packages: flights of New York and their weather, flights of the USA, film ratings, temperatures."""
 
 from __future__ import annotations
 
@@ -31,6 +31,16 @@ def new_york_flights(*, length: int = 1_000_000) -> Trace:
     codes = _tail_numbers()[:length]
     text = "tail numbers of the flights that left New York in 2013, by departure"
     return _trace("new york flights", text, _NEW_YORK[1], codes)
+
+
+def new_york_weather(*, length: int = 1_000_000) -> Trace:
+    """The hour's weather at the airport of origin, in the order of departure; 328,521 flights that were not cancelled.
+
+    Its keys hardly come back: an airport's hour is asked for by its 10 to 20 flights, and then no more.
+    """
+    codes = _origins_and_hours()[:length]
+    text = "hours at their origins of the flights that left New York in 2013, by departure"
+    return _trace("new york weather", text, _NEW_YORK[1], codes)
 
 
 def us_flights(*, length: int = 3_000_000, key: Literal["origin", "route"] = "route") -> Trace:
@@ -69,14 +79,23 @@ def _trace(name: str, text: str, source: str, codes: I64) -> Trace:
 
 @cache
 def _tail_numbers() -> I64:
+    return np.asarray(pd.factorize(_departures()["tailnum"])[0], np.int64)
+
+
+@cache
+def _origins_and_hours() -> I64:
+    flights = _departures()
+    return np.asarray(pd.factorize(flights["origin"] + flights["time_hour"])[0], np.int64)
+
+
+def _departures() -> pd.DataFrame:
     spec = importlib.util.find_spec(_NEW_YORK[0])
     if spec is None or not spec.submodule_search_locations:
         raise _missing(_NEW_YORK[0])
     # The package's own code needs a module that is going away; its files are all we want.
     path = next(Path(next(iter(spec.submodule_search_locations))).rglob("flights.csv*"))
-    columns = ["year", "month", "day", "dep_time", "tailnum"]
-    flights = pd.read_csv(path, usecols=columns).dropna().sort_values(columns[:4], kind="stable")
-    return np.asarray(pd.factorize(flights["tailnum"])[0], np.int64)
+    columns = ["year", "month", "day", "dep_time", "tailnum", "origin", "time_hour"]
+    return pd.read_csv(path, usecols=columns).dropna().sort_values(columns[:4], kind="stable")
 
 
 @cache

@@ -9,7 +9,7 @@ from srj.errors import RequestError
 from srj.experiments.traces import synthetic
 from srj.experiments.traces.nexmark import nexmark
 from srj.experiments.traces.own import file
-from srj.experiments.traces.real import melbourne, movielens, new_york_flights, us_flights
+from srj.experiments.traces.real import melbourne, movielens, new_york_flights, new_york_weather, us_flights
 from srj.experiments.traces.tpch import line_items
 from srj.quantities import nearest
 
@@ -30,6 +30,7 @@ _TRACES: dict[str, Callable[..., Trace]] = {
     "trend": synthetic.trend,
     "nexmark q13": nexmark,
     "new york flights": new_york_flights,
+    "new york weather": new_york_weather,
     "us flights": us_flights,
     "movielens": movielens,
     "melbourne": melbourne,

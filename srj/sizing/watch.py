@@ -106,7 +106,7 @@ class Watch:
         if self.phase is not Phase.SEARCHING:
             self._waiting.append(hashes)
             self._references += references
-            if self._references < _TOGETHER:
+            if self._references < min(max(_TOGETHER[0], self._limit() // 2), _TOGETHER[1]):
                 return
             hashes, references = np.concatenate(self._waiting), self._references
             self._waiting.clear()

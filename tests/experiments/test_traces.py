@@ -152,7 +152,12 @@ def test_half_of_nexmarks_bids_are_for_the_hot_auction() -> None:
 
 @pytest.mark.parametrize(
     ("name", "length", "relation"),
-    [("new york flights", 328_521, 4037), ("movielens", 100_004, 9066), ("melbourne", 3650, 434)],
+    [
+        ("new york flights", 328_521, 4037),
+        ("new york weather", 328_521, 19_434),
+        ("movielens", 100_004, 9066),
+        ("melbourne", 3650, 434),
+    ],
 )
 def test_a_real_trace_is_read_from_its_package(name: str, length: int, relation: int) -> None:
     real_trace = trace(name)
@@ -234,5 +239,5 @@ def test_a_mistake_is_one_sentence(name: str, parameters: dict[str, Any], messag
 
 
 def test_every_trace_says_what_it_is() -> None:
-    assert len(names()) == 16
+    assert len(names()) == 17
     assert all(describe(name).endswith(".") for name in names())

@@ -1,0 +1,153 @@
+"""What the figures' checks say of made-up results: each claim with figures that meet it, and with figures that don't."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from matplotlib.figure import Figure
+
+from srj.experiments import fig_4_22, rate_cell
+from srj.experiments.experiment import load
+from srj.experiments.ledger import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from srj.experiments.experiment import Cell
+
+
+def records(name: str, figures: Callable[[Cell], dict[str, Any]]) -> list[Record]:
+    """Finished cells at small scale."""
+    return [
+        Record("", name, "small", cell, "postgresql", "finished", "", 1.0, figures(cell), "", {}, "", "")
+        for cell in load(name).cells("small")
+    ]
+
+
+def verdicts(name: str, figures: Callable[[Cell], dict[str, Any]]) -> list[str]:
+    """Of each claim, in order; the plot takes the records too."""
+    made = records(name, figures)
+    axes = Figure().subplots()
+    load(name).plot(made, axes)
+    assert axes.has_data()
+    return [finding.verdict for finding in load(name).check(made)]
+
+
+def rates(of: Callable[[Cell], float]) -> Callable[[Cell], dict[str, Any]]:
+    """Figures of a cell with this rate."""
+    return lambda cell: {"rate": of(cell), "hit_ratio": cell["cached"], "distance": 90, "predicted_distance": 100}
+
+
+def base_or(gain: Callable[[Cell], float]) -> Callable[[Cell], dict[str, Any]]:
+    """One lookup a row carries 1,000 rows a second, all else so many times that."""
+    return rates(lambda cell: 1000 * (1 if cell["way"] == "one by one" else gain(cell)))
+
+
+@pytest.mark.parametrize(("name", "claimed"), [("fig_4_15", 3.0), ("fig_4_16", 5.0), ("fig_4_17", 11.0)])
+def test_the_gain_of_the_best_size_is_reached_or_not(name: str, claimed: float) -> None:
+    """At least, not about."""
+    assert verdicts(name, base_or(lambda cell: claimed if cell["batch"] == 100 else 1.0))[0] == "agrees"
+    assert verdicts(name, base_or(lambda cell: 0.97 * claimed if cell["batch"] == 100 else 1.0))[0] == "differs"
+
+
+def test_a_best_size_is_one_beyond_which_the_rate_falls() -> None:
+    """On an index; where the table is read whole the rate has to grow, and to stay."""
+    falls = base_or(lambda cell: 5 - abs(cell["batch"] - 30) / 1000)
+    assert verdicts("fig_4_15", falls)[1] == "agrees"
+    grows = base_or(lambda cell: min(cell["batch"], 4000) / 10 + 1)
+    assert verdicts("fig_4_15", grows)[1] == "differs"
+    for name in ("fig_4_16", "fig_4_17"):
+        assert verdicts(name, grows)[1] == "agrees"
+        assert verdicts(name, base_or(lambda cell: 5 if cell["batch"] == 100 else 1))[1] == "differs"
+
+
+def test_the_gain_grows_with_the_skew_or_not() -> None:
+    assert verdicts("fig_4_18", base_or(lambda cell: 2 + cell["skew"])) == ["agrees"]
+    assert verdicts("fig_4_18", base_or(lambda cell: 3 - cell["skew"])) == ["differs"]
+    assert verdicts("fig_4_18", base_or(lambda _: 3)) == ["differs"]
+
+
+def test_the_gain_with_nine_tenths_cached() -> None:
+    """It has to be three times, and the largest."""
+    assert verdicts("fig_4_19", base_or(lambda cell: 1 + 2.5 * cell["cached"])) == ["agrees", "agrees"]
+    assert verdicts("fig_4_19", base_or(lambda cell: 5 - 2.5 * cell["cached"])) == ["differs", "differs"]
+
+
+def test_batches_win_where_few_rows_hit_and_overtaking_where_many_do() -> None:
+    def crossing(cell: Cell) -> float:
+        return 2.0 if cell["order"] == "input" else 3 * float(cell["cached"])
+
+    assert verdicts("fig_4_20", base_or(crossing)) == ["agrees", "agrees"]
+    assert verdicts("fig_4_20", base_or(lambda cell: 3 - crossing(cell))) == ["differs", "differs"]
+
+
+def test_the_largest_part_of_a_lookup() -> None:
+    """As in the thesis; and where the client takes most."""
+
+    def thesis(cell: Cell) -> dict[str, Any]:
+        network = 2 * cell["delay"]
+        return {"total": 42 + network, "network": network, "server": 30.0, "client": 10.0, "engine": 2.0, "connection": 10.0}
+
+    assert verdicts("fig_4_3", thesis) == ["agrees", "agrees", "agrees"]
+    other = {"total": 42.0, "network": 1.0, "server": 2.0, "client": 29.0, "engine": 10.0, "connection": 10.0}
+    assert verdicts("fig_4_3", lambda _: other) == ["differs", "differs", "differs"]
+
+
+def test_foreseen_and_measured_hits() -> None:
+    """Each driver for itself."""
+
+    def figures(core: float, spark: float) -> Callable[[Cell], dict[str, Any]]:
+        off = {"core": core, "spark": spark}
+        return lambda cell: {
+            "foreseen": cell["cached"],
+            "foreseen_exact": cell["cached"],
+            "measured": cell["cached"] + off[cell["driver"]],
+        }
+
+    assert verdicts("fig_4_14", figures(0.0, 0.01)) == ["agrees", "agrees", "agrees"]
+    assert verdicts("fig_4_14", figures(0.0, -0.03)) == ["agrees", "differs", "differs"]
+    assert verdicts("fig_4_14", figures(0.03, 0.0)) == ["differs", "agrees", "differs"]
+
+
+def test_the_direction_in_which_the_order_constraint_goes() -> None:
+    """Up, down, nowhere; and one that goes on beyond 100 s."""
+    up = rates(lambda cell: 1000 + 1000 * min(cell["order"], 1.0))
+    assert verdicts("fig_4_21", up) == ["agrees", "agrees", "differs", "agrees"]
+    down = rates(lambda cell: 2000 - 1000 * min(cell["order"], 1.0))
+    assert verdicts("fig_4_21", down) == ["agrees", "differs", "agrees", "agrees"]
+    assert verdicts("fig_4_21", rates(lambda _: 1000)) == ["agrees", "differs", "differs", "agrees"]
+    assert verdicts("fig_4_21", rates(lambda cell: 1000 + 10 * cell["order"]))[0] == "differs"
+
+
+def test_a_row_that_strays_farther_than_predicted() -> None:
+    farther = {"rate": 1000.0, "hit_ratio": 0.5, "distance": 200, "predicted_distance": 100}
+    *_, predicted = load("fig_4_21").check(records("fig_4_21", lambda _: farther))
+    assert predicted.verdict == "differs"
+    assert "predicted over seen 0.50 to 0.50; 200 rows against 100" in predicted.why
+
+
+def test_real_streams_gain_at_each_size_and_with_it() -> None:
+    assert verdicts("fig_4_22", base_or(lambda cell: 1 + cell["cached"])) == ["agrees", "agrees"]
+    assert verdicts("fig_4_22", base_or(lambda cell: 1 - cell["cached"] / 2)) == ["differs", "differs"]
+
+
+def test_the_keys_of_ones_own_file_go_round_after_the_first_half(tmp_path: Path) -> None:
+    """Four ways at each size, each key below the relation's rows."""
+    path = tmp_path / "own.parquet"
+    pq.write_table(pa.table({"page": ["a", "b", "c", "a", "d", "e"]}), path)
+    cells = fig_4_22.own(path, "page", "smoke", (0.2, 0.8))
+    assert [(one["way"], one["batch"], one["order"]) for one in cells[:4]] == [
+        ("one by one", 0, "any"),
+        ("srj", 30, "input"),
+        ("srj", 1, "any"),
+        ("srj", 30, "any"),
+    ]
+    stream = rate_cell.stream_of(rate_cell.RateCell(**cells[0]))
+    assert np.array_equal(stream.before, [0, 1, 2])
+    assert np.array_equal(stream.keys, [0, 3, 4, 0, 1, 2])
+    assert (stream.distinct, stream.relation) == (5, 5)
