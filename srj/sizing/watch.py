@@ -27,7 +27,7 @@ _RARE = 0.02  # of the known keys may have come again after longer than a smalle
 _EPOCHS, _PER_LIMIT = 128, 16  # of the recent past; as many references as the bound has entries are so many
 _WINDOWS = np.unique(np.geomspace(1, _EPOCHS, 16).astype(int)) - 1  # the last so many and one epochs are looked at together
 _SIZES = 2.0 ** np.arange(-8, 0.25, 0.25)  # of the bound, by which distances are counted
-_TOGETHER = 8_192  # references looked at together while watching: a look costs some 50 us
+_TOGETHER = 8_192, 16_384  # references looked at together while watching, at least and most: a look costs some 100 us
 
 
 class Watch:
