@@ -25,7 +25,8 @@ _COVERS = 4.0  # references for each key until hardly one of a working set has n
 _MISSED = 20  # sampled distances that the old pattern would have had in that time
 _RARE = 0.02  # of the known keys may have come again after longer than a smaller bound
 _EPOCHS, _PER_LIMIT = 128, 16  # of the recent past; as many references as the bound has entries are so many
-_WINDOWS = np.unique(np.geomspace(1, _EPOCHS, 16).astype(int)) - 1  # the last so many and one epochs are looked at together
+# Windows of the recent past that are looked at: up to where the next one's part begins.
+_PARTS = np.append(0, np.unique(np.geomspace(1, _EPOCHS, 16).astype(int))[:-1])
 _SIZES = 2.0 ** np.arange(-8, 0.25, 0.25)  # of the bound, by which distances are counted
 _TOGETHER = 8_192, 16_384  # references looked at together while watching, at least and most: a look costs some 100 us
 
@@ -158,7 +159,7 @@ class Watch:
 
     def _smaller(self, limit: int) -> float | None:
         """What nearly all distances of late are below, if that many of them are no chance."""
-        past = np.cumsum(self._epochs, axis=0)[_WINDOWS]
+        past = np.cumsum(np.add.reduceat(self._epochs, _PARTS, axis=0), axis=0)
         references, far, known = past[:, 0], past[:, 1], np.cumsum(past[:, 2:], axis=1)
         sizes, beyond = _SIZES * limit, known[:, -1:] - known[:, :-1]
         # Where an interval has just begun, hardly any key is known, and the few distances say nothing.
