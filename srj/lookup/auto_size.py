@@ -205,9 +205,9 @@ class AutoSize:
     def _wanted(self, watch: Watch) -> int | None:
         """The entries that the cache should have; None: as many as now."""
         self._measure()
-        most = int(self._memory * (1 - FLOOR) / self._per_entry)
+        most = self._most
         present = self._entries
-        bound = None if watch.bound is None else int(watch.bound * self._slack(watch.bound)) + 1
+        bound = None if watch.bound is None else self._with_slack(watch.bound, watch.phase)
         if bound is not None and bound <= most:
             if watch.phase is Phase.SEARCHING:
                 return min(max(bound, int(_GROWTH * present)), most) if bound > present else None
@@ -231,9 +231,17 @@ class AutoSize:
         of_best, of_present = costs.seconds([best, present], curve.stretched(SLACK), self._memory)
         return best if of_best < _BETTER * of_present else None
 
-    def _slack(self, bound: int) -> float:
-        """Ample where it takes no more than what the cache began with: then nothing of a working set leaves too early."""
-        return _AMPLE if self._is_ample(_AMPLE * bound) else SLACK
+    def _with_slack(self, bound: int, phase: Phase) -> int:
+        """Entries for so many keys: ample where that takes no more than the cache began with, or where nothing waits."""
+        most = self._most
+        if phase is Phase.CLOSED and bound * SLACK <= most:  # all keys are known
+            return min(int(_AMPLE * bound), most)
+        return int(bound * (_AMPLE if self._is_ample(_AMPLE * bound) else SLACK)) + 1
+
+    @property
+    def _most(self) -> int:
+        """Entries that the memory holds beside the least that waits."""
+        return int(self._memory * (1 - FLOOR) / self._per_entry)
 
     def _is_ample(self, entries: float) -> bool:
         return entries * self._per_entry <= self._memory / 2

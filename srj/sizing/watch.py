@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     F64 = npt.NDArray[np.float64]
 
 _RATE = 0.05  # the most that is sampled while watching
-_KEYS = 1000  # sampled keys in the bound that are enough to see a change
+_KEYS = 250, 1000  # sampled keys that are enough to see a change of a bound, and that there is one
 _SIGMAS = 4.0  # of the sample's noise that are no change
 _NOISE = 0.02  # of the bound, without sampling
 _COVERS = 4.0  # references for each key until hardly one of a working set has not come (e**-4)
@@ -28,7 +28,7 @@ _EPOCHS, _PER_LIMIT = 128, 16  # of the recent past; as many references as the b
 # Windows of the recent past that are looked at: up to where the next one's part begins.
 _PARTS = np.append(0, np.unique(np.geomspace(1, _EPOCHS, 16).astype(int))[:-1])
 _SIZES = 2.0 ** np.arange(-8, 0.25, 0.25)  # of the bound, by which distances are counted
-_TOGETHER = 8_192, 16_384  # references looked at together while watching, at least and most: a look costs some 100 us
+_TOGETHER = 8_192, 16_384  # references looked at together while watching, at least and most: a look costs 200 us
 
 
 class Watch:
@@ -65,6 +65,7 @@ class Watch:
         self._waiting: list[U64] = []
         self._references = 0
         self._rate_of_distances = 1.0
+        self._together = _TOGETHER[0]
         self._search(None)
 
     @property
@@ -107,7 +108,7 @@ class Watch:
         if self.phase is not Phase.SEARCHING:
             self._waiting.append(hashes)
             self._references += references
-            if self._references < min(max(_TOGETHER[0], self._limit() // 2), _TOGETHER[1]):
+            if self._references < self._together:
                 return
             hashes, references = np.concatenate(self._waiting), self._references
             self._waiting.clear()
@@ -132,8 +133,9 @@ class Watch:
 
     def _settle(self) -> None:
         """Go on with a sample; the keys in it are known already."""
-        limit = self._limit()
-        self._shards.lower(min(_RATE, _KEYS / limit))
+        limit, has_bound = self._limit(), self._pattern.bound is not None
+        self._shards.lower(min(_RATE, _KEYS[0 if has_bound else 1] / limit))
+        self._together = min(max(limit // 2, _TOGETHER[0]), _TOGETHER[1])
         self._noise = max(_NOISE, _SIGMAS * float(np.sqrt((1 - self._shards.rate) / (self._shards.rate * limit))))
 
     def _limit(self) -> int:
