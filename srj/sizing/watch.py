@@ -24,6 +24,7 @@ _NOISE = 0.02  # of the bound, without sampling
 _COVERS = 4.0  # references for each key until hardly one of a working set has not come (e**-4)
 _MISSED = 20  # sampled distances that the old pattern would have had in that time
 _RARE = 0.02  # of the known keys may have come again after longer than a smaller bound
+_OFTEN = 0.1  # of those looked at last: where so many have, there is none, which is known at a tenth of the cost
 _EPOCHS, _PER_LIMIT = 128, 16  # of the recent past; as many references as the bound has entries are so many
 # Windows of the recent past that are looked at: up to where the next one's part begins.
 _PARTS = np.append(0, np.unique(np.geomspace(1, _EPOCHS, 16).astype(int))[:-1])
@@ -137,6 +138,7 @@ class Watch:
         self._shards.lower(min(_RATE, _KEYS[0 if has_bound else 1] / limit))
         self._together = min(max(limit // 2, _TOGETHER[0]), _TOGETHER[1])
         self._noise = max(_NOISE, _SIGMAS * float(np.sqrt((1 - self._shards.rate) / (self._shards.rate * limit))))
+        self._large = int(np.searchsorted(_SIZES, 1 - self._noise))
 
     def _limit(self) -> int:
         return self._pattern.bound or self.memory
@@ -153,11 +155,12 @@ class Watch:
             epochs[1:] = epochs[:-1]
             epochs[0] = 0
         epochs[0, :2] += references, distances.size - near.size
-        places = np.searchsorted(_SIZES * limit, near[near >= 0])
-        epochs[0, 2:] += np.bincount(places, minlength=_SIZES.size + 1)
-        recent = self._smaller(limit)
-        if recent is not None:
-            self._search(recent)
+        counts = np.bincount(np.searchsorted(_SIZES * limit, near[near >= 0]), minlength=_SIZES.size + 1)
+        epochs[0, 2:] += counts
+        if counts[self._large :].sum() <= _OFTEN * counts.sum():
+            recent = self._smaller(limit)
+            if recent is not None:
+                self._search(recent)
 
     def _smaller(self, limit: int) -> float | None:
         """What nearly all distances of late are below, if that many of them are no chance."""
