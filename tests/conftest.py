@@ -22,7 +22,8 @@ os.environ["JAVA_TOOL_OPTIONS"] = " ".join(filter(None, [os.environ.get("JAVA_TO
 # Files that take longest, in that order: the processes that share the tests take them in turn, and none shall begin with a long one
 # when the others have nothing left to do. Those of the integration tests stand together, for all of a process's share a Spark.
 _FIRST = (
-    *("integration/test_property.py", "integration/test_deployments.py", "integration/test_streaming.py"),
+    *("integration/test_property.py", "experiments/test_smoke.py"),
+    *("integration/test_deployments.py", "integration/test_streaming.py"),
     *("integration/test_types.py", "integration/test_once.py", "integration/test_secrets.py", "integration/test_mistakes.py"),
     *("integration/test_names.py", "integration/test_order.py", "integration/test_attacks.py", "integration/test_policies.py"),
     *("test_cache.py", "test_benchmarks.py", "test_order_at_random.py", "test_demo.py", "test_attacks.py", "test_types.py"),

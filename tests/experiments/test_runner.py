@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from srj.errors import RequestError
@@ -21,7 +20,6 @@ from srj.experiments.ledger import Ledger
 if TYPE_CHECKING:
     from click.testing import Result
 
-    from tests.servers import Server
 
 SRJ = Path(sys.executable).with_name("srj")
 # An experiment of one's own: no database, a cell for each way to end.
@@ -132,36 +130,6 @@ def test_the_report_and_the_plot_show_what_the_ledger_holds(folder: Path) -> Non
     markdown = (folder / "out" / "page.md").read_text()
     assert "| they do. | open | 1 cells have not run; run: srj experiment run own |" in markdown
     assert "plain join, Checksum" not in markdown
-
-
-def test_the_smallest_figure_runs_from_end_to_end(tmp_path: Path, postgres: Server) -> None:
-    """Each cell finds a rate, every row of its trials was compared with a plain join, and the tables are gone afterwards."""
-    # The login goes by the environment, and neither into the ledger nor onto the screen.
-    url = f"postgresql://{postgres.user}:${{SRJ_SECRET}}@{postgres.host}:{postgres.port}/{postgres.database}"
-    environment = os.environ | {"SRJ_SECRET": postgres.password}
-    command = [SRJ, "experiment", "run", "fig_4_15", "--scale", "smoke", "--postgres-url", url]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    records = Ledger(tmp_path / "experiment-results" / "ledger.jsonl").latest(load("fig_4_15"))
-    assert [(record.cell["way"], record.cell["batch"]) for record in records] == [
-        ("one by one", 0),
-        ("srj", 2),
-        ("srj", 30),
-        ("srj auto", 0),
-    ]
-    for record in records:
-        assert 0 < record.figures["rate"] < record.figures["above"] <= 1.5 * record.figures["rate"]
-        assert record.figures["hit_ratio"] == pytest.approx(record.figures["expected_hit_ratio"], abs=0.06)
-        assert record.figures["output_rows"] > 1000
-    assert records[1].figures["keys_per_lookup"] < 2.2 < records[2].figures["keys_per_lookup"]
-    assert postgres.execute("SELECT 1 FROM pg_class WHERE relname LIKE 'srj_experiment_%'") == []
-    assert postgres.password not in done.stdout + (tmp_path / "experiment-results" / "ledger.jsonl").read_text()
-    axes = Figure().subplots()
-    load("fig_4_15").plot(records, axes)
-    rates = [record.figures["rate"] for record in records]
-    assert min(rates) / 10 < axes.get_ylim()[0] < min(rates) < max(rates) < axes.get_ylim()[1] < 10 * max(rates)
-    findings = load("fig_4_15").check(records)
-    assert {finding.verdict for finding in findings} <= {"agrees", "differs"}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,64 @@
+"""Every figure, and every peer, at the smallest scale, against real servers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from matplotlib.figure import Figure
+
+from srj.experiments.experiment import NAMES, load
+from srj.experiments.ledger import Ledger
+
+if TYPE_CHECKING:
+    from tests.servers import Server
+
+SRJ = Path(sys.executable).with_name("srj")
+
+
+def test_every_cell_gives_the_rows_of_a_plain_join(tmp_path: Path, postgres: Server) -> None:
+    """None fails, none is too slow, each can be drawn and judged; the tables are gone afterwards, and no secret is told."""
+    # The login goes by the environment, and neither into the ledger nor onto the screen.
+    url = f"postgresql://{postgres.user}:${{SRJ_SECRET}}@{postgres.host}:{postgres.port}/{postgres.database}"
+    environment = os.environ | {"SRJ_SECRET": postgres.password}
+    command = [SRJ, "experiment", "run", "--all", "--scale", "smoke", "--postgres-url", url]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ledger = Ledger(tmp_path / "experiment-results" / "ledger.jsonl")
+    for name in NAMES:
+        experiment = load(name)
+        records = ledger.latest(experiment)
+        assert len(records) == len(experiment.cells("smoke"))
+        for record in records:
+            assert record.state == "finished", record.error
+            assert record.figures["output_rows"] > 0
+        axes = Figure().subplots()
+        experiment.plot(records, axes)
+        assert {finding.verdict for finding in experiment.check(records)} <= {"agrees", "differs"}
+    assert postgres.execute("SELECT 1 FROM pg_class WHERE relname LIKE 'srj_experiment_%'") == []
+    assert postgres.password not in done.stdout + ledger.path.read_text()
+    _judge_rates(ledger)
+
+
+def _judge_rates(ledger: Ledger) -> None:
+    """What figure 4.15's cells say of themselves."""
+    records = ledger.latest(load("fig_4_15"))
+    assert [(record.cell["way"], record.cell["batch"]) for record in records] == [
+        ("one by one", 0),
+        ("srj", 2),
+        ("srj", 30),
+        ("srj auto", 0),
+    ]
+    for record in records:
+        assert 0 < record.figures["rate"] < record.figures["above"] <= 1.5 * record.figures["rate"]
+        assert record.figures["hit_ratio"] == pytest.approx(record.figures["expected_hit_ratio"], abs=0.06)
+        assert record.figures["output_rows"] > 1000
+    assert records[1].figures["keys_per_lookup"] < 2.2 < records[2].figures["keys_per_lookup"]
+    axes = Figure().subplots()
+    load("fig_4_15").plot(records, axes)
+    rates = [record.figures["rate"] for record in records]
+    assert min(rates) / 10 < axes.get_ylim()[0] < min(rates) < max(rates) < axes.get_ylim()[1] < 10 * max(rates)
