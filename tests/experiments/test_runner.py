@@ -150,7 +150,7 @@ def test_every_experiment_has_cells_at_each_scale_and_knows_when_they_are_missin
     ("arguments", "message"),
     [
         (["run"], "expected names of experiments, or --all, and not both"),
-        (["run", "fig_4_51"], "expected an experiment's name or a Python file, got 'fig_4_51'; did you mean 'fig_4_1"),
+        (["run", "fig_4_51"], "expected an experiment's name or a Python file, got 'fig_4_51'; did you mean 'fig_4_"),
         (["run", "none.py"], "which is none; correct the path"),
         (["run", "fig_4_15", "--postgres-url", "mysql://u@h/d"], "expected a URL that begins with postgresql://, got one of mysql"),
     ],
