@@ -40,7 +40,7 @@ _AMPLE = 1.5  # entries for each of a working set, where there is room
 _ENOUGH, _MARGIN = 500, 1.3  # entries that tell how long values are; times what they take on average
 _ROOMY = 1.5  # times that, where there is room: the fuller the memory of values, the more of them are moved for a new one
 _MANY_SETS = 10_000  # by which the bytes of an entry are told
-_BETTER = 0.97  # of the seconds a row, for a move that only the model advises
+_BETTER = 0.95  # of the seconds a row, for a move that only the model advises
 
 
 class Resizable(Protocol):
