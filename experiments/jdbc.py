@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from srj.errors import RequestError
 from srj.table import DatabaseUrl
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ def missing_driver(dialect: str) -> str:
 def table_options(url: str, table: str, rows: int) -> dict[str, str]:
     """For ``spark.read.format("jdbc")``: the whole table, by two connections, each half of its ids, 10,000 rows a fetch."""
     known = DatabaseUrl.parse(url).resolve()
+    if known.options:
+        names = ", ".join(sorted(name for name, _ in known.options))
+        raise RequestError(
+            f"expected a URL without options where Spark reads by JDBC, got {names}, whose driver has other names for them"
+        )
     place = f"[{known.host}]" if ":" in known.host else known.host
     dialect = known.dialect
     scheme = "postgresql" if dialect == "postgresql" else "mariadb"

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -106,7 +107,7 @@ def _run_cell(
         started=started,
         seconds=round(time.monotonic() - begun, 3),
         figures=figures,
-        error=_without_secrets(error, url) if url else error,
+        error=_shortened(_without_secrets(error, url) if url else error),
         versions=versions(),
         machine=machine(),
         server=servers.described(dialect),
@@ -134,10 +135,15 @@ def _in_process(request: dict[str, Any], limit: float) -> tuple[State, dict[str,
     try:
         answered = json.loads(output)
     except ValueError:
-        return "failed", {}, f"expected figures, but the process ended with {process.returncode}: {errors.strip()[-_SHOWN_ERROR:]}"
+        return "failed", {}, f"expected figures, but the process ended with {process.returncode}: {errors.strip()}"
     if "error" in answered:
         return "failed", {}, str(answered["error"])
     return "finished", answered["figures"], ""
+
+
+def _shortened(error: str) -> str:
+    """How it begins and ends; after secrets were taken out, for half a password is not found."""
+    return error if len(error) <= 2 * _SHOWN_ERROR else f"{error[:_SHOWN_ERROR]} … {error[-_SHOWN_ERROR:]}"
 
 
 def _without_secrets(text: str, url: str) -> str:
@@ -145,4 +151,6 @@ def _without_secrets(text: str, url: str) -> str:
     parsed = DatabaseUrl.parse(url)
     password = parsed.resolve().password
     text = text.replace(url, f"{parsed}")
-    return text.replace(password, "***") if password else text
+    for told in (password, quote(password or "", safe="")) if password else ():
+        text = text.replace(told, "***")
+    return text

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _EXTENSION = "pg_stat_statements"
+_IS_COUNTING = f"SELECT to_regclass('{_EXTENSION}') IS NOT NULL AND current_setting('{_EXTENSION}.track', true) IN ('top', 'all')"
+_HERE = ("localhost", "127.0.0.1", "::1")
+OWN = "srj.experiments"  # a setting that only the experiments' own server has, whose counting may be switched
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,9 @@ class Usage:
 
 
 class ServerUsage:
-    """Reads a server's counts; a context manager, which counts queries on PostgreSQL only while it is open.
+    """Reads a server's counts; a context manager, which has an own PostgreSQL count queries only while it is open.
+
+    A server of the user's is left as it is: its queries are known where it counts them anyway and lets this user see them.
 
     Args:
         url: of the server.
@@ -45,8 +50,11 @@ class ServerUsage:
 
     def __init__(self, url: str, table: str) -> None:
         self._url, self._table = url, table
-        self._is_postgresql = DatabaseUrl.parse(url).dialect == "postgresql"
-        self._counts = True
+        parsed = DatabaseUrl.parse(url).resolve()
+        self._is_postgresql = parsed.dialect == "postgresql"
+        # On another machine a process's number means another process, or nothing.
+        self._is_here = parsed.host in _HERE
+        self._counts = self._is_own = False
         self._process: int | None = None
 
     def __enter__(self) -> Self:
@@ -57,11 +65,11 @@ class ServerUsage:
                 cursor.execute("SELECT @@datadir, @@pid_file")
                 folder, name = cursor.fetchone()
             with suppress(OSError, ValueError):
-                self._process = _if_local(int((Path(folder) / name).read_text()))
+                self._process = self._if_here(int((Path(folder) / name).read_text()))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._is_postgresql and self._counts:
+        if self._is_own:
             asyncio.run(self._switch(on=False))
 
     def __call__(self) -> Usage:
@@ -73,15 +81,15 @@ class ServerUsage:
         connection = await asyncpg.connect(plain_url(self._url))
         try:
             backend = await connection.fetchval("SELECT pg_backend_pid()")
-            process = _if_local(backend)
+            process = self._if_here(backend)
             self._process = None if process is None else _parent(process)
-            loaded = await connection.fetchval("SHOW shared_preload_libraries")
-            self._counts = _EXTENSION in loaded
-            if self._counts:
+            self._is_own = await connection.fetchval(f"SELECT current_setting('{OWN}', true)") == "on"
+            if self._is_own:
                 await connection.execute(f"CREATE EXTENSION IF NOT EXISTS {_EXTENSION}")
+            self._counts = self._is_own or bool(await connection.fetchval(_IS_COUNTING))
         finally:
             await connection.close()
-        if self._counts:
+        if self._is_own:
             await self._switch(on=True)
 
     async def _switch(self, *, on: bool) -> None:
@@ -103,6 +111,9 @@ class ServerUsage:
             return int(await connection.fetchval(sql, self._table))
         finally:
             await connection.close()
+
+    def _if_here(self, process: int) -> int | None:
+        return _of_a_server(process) if self._is_here else None
 
     def _mysql_queries(self) -> int:
         with mysql_connection(self._url) as connection, connection.cursor() as cursor:
@@ -174,8 +185,8 @@ def _cpu(process: int) -> float:
     return ticks / _TICKS
 
 
-def _if_local(process: int) -> int | None:
-    """A server's process by its number, unless it is on another machine where that number means another."""
+def _of_a_server(process: int) -> int | None:
+    """A process by its number, if it is a server's."""
     with suppress(OSError):
         name = Path(f"/proc/{process}/comm").read_text()
         if any(server in name for server in ("postgres", "mysqld", "mariadbd")):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 from srj.embedded import EmbeddedPostgres
 from srj.errors import RequestError
 from srj.experiments.relation import drop_relations
+from srj.experiments.server_usage import OWN
 from srj.table import DatabaseUrl
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ _SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "4GB", "max_connections": 
     # Counts queries where an experiment switches it on, and costs nothing elsewhere.
     "shared_preload_libraries": "pg_stat_statements",
     "pg_stat_statements.track": "none",
+    OWN: "on",
 }
 
 

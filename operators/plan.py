@@ -89,6 +89,7 @@ def _named(sums: str) -> Iterator[str]:
     values["database_ms"] = f"{database_us} / 1000D"
     for name in Chosen._fields:
         values[name] = f"nullif({values[name]}, {UNKNOWN})"
+    values["cache_bound"] = f"nullif({values['cache_bound']}, 0)"
     phases = ", ".join(f"'{phase}'" for phase in PHASES)
     values["cache_phase"] = f"element_at(array({phases}), cast({values['cache_phase']} + 1 AS int))"
     for name, value in values.items():

@@ -134,6 +134,25 @@ def test_without_a_bound_within_the_memory_the_cache_never_takes_all_of_it() -> 
         engine.close()
 
 
+@pytest.mark.parametrize("memory", [163_456, 163_500, 200_001, 500_000, 1_000_003])
+def test_a_cache_that_shall_have_all_it_may_gets_nearly_that(memory: int) -> None:
+    """Sets and pages are whole, and take a little more than as many entries do on the whole."""
+    engine = engine_for_keys(20_000, cache="auto", memory=memory)
+    try:
+        joined(engine, np.arange(20_000))
+        auto = engine._auto
+        assert auto is not None
+        auto._measure()
+        auto._move(auto._most + 1)
+        assert auto._moving is not None
+        auto._moving.join()
+        stats = engine.cache_stats()
+        assert stats.bytes_reserved <= memory * 15 / 16
+        assert stats.bytes_reserved >= 0.85 * memory
+    finally:
+        engine.close()
+
+
 @pytest.mark.parametrize("length", [100, 3_000])
 def test_values_wider_than_described_do_not_starve_the_cache(length: int) -> None:
     """300 keys, described as 16 bytes a value: a cache made for that would keep none, and never learn."""

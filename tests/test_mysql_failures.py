@@ -37,7 +37,7 @@ def test_logins_and_addresses_that_fail_are_named_without_the_password(goods: Sh
     wrong: list[tuple[str, type[Exception], str]] = [
         (server.url_for(password="hunter2-%C3%A9"), LookupFailedError, "expected a login that .* accepts, got: Access denied"),
         (server.url_for(user="nobody", password="hunter2-%C3%A9"), LookupFailedError, "Access denied for user 'nobody'"),
-        (server.url_for(password="${SRJ_EMPTY}"), LookupFailedError, "the password is empty, so set the environment variable"),
+        (server.url_for(password="${SRJ_EMPTY}"), LookupFailedError, "the password is empty; write one as"),
         (server.url_for(database="no_such"), LookupFailedError, "Unknown database 'no_such'; correct the name"),
         (
             "mysql://u:hunter2-%C3%A9@no-such-host.invalid/x",

@@ -41,7 +41,7 @@ def test_an_empty_password_is_named(place: Place, monkeypatch: pytest.MonkeyPatc
     """As where somebody has set the variable to nothing."""
     question = place.question("products")
     monkeypatch.setenv("SRJ_EMPTY", "")
-    with pytest.raises(LookupFailedError, match="the password is empty, so set the environment variable"):
+    with pytest.raises(LookupFailedError, match="the password is empty; write one as"):
         asyncio.run(database("postgresql").describe(replace(question, url=replace(question.url, password="${SRJ_EMPTY}")), TIMEOUT))
 
 

@@ -35,7 +35,7 @@ def not_accepted(url: DatabaseUrl, said: str, remedy: str) -> LookupFailedError:
         remedy: what to do if the password is not empty.
     """
     if url.password == "":
-        remedy = "the password is empty, so set the environment variable that the URL refers to, for the driver and for executors"
+        remedy = "the password is empty; write one as ${NAME} in the URL and set that environment variable for driver and executors"
     return LookupFailedError(f"expected a login that {place_of(url)} accepts, got: {said}; {remedy}")
 
 

@@ -40,6 +40,7 @@ _AMPLE = 1.5  # entries for each of a working set, where there is room
 _ENOUGH, _MARGIN = 500, 1.3  # entries that tell how long values are; times what they take on average
 _ROOMY = 1.5  # times that, where there is room: the fuller the memory of values, the more of them are moved for a new one
 _MANY_SETS = 10_000  # by which the bytes of an entry are told
+_NEARLY = 1.1  # times the room: what takes more is no matter of rounding
 _BETTER = 0.95  # of the seconds a row, for a move that only the model advises
 
 
@@ -251,9 +252,13 @@ class AutoSize:
         if self._is_ample(entries):
             outside *= _ROOMY
         heaviest = self._heaviest if self._heaviest * _PARTS <= self._memory * FLOOR else 0
-        geometry = self._contents.geometry(max(2, -(-entries // WAYS)), outside, heaviest, self._paged)
-        nbytes = self._contents.size(geometry)
-        if nbytes > max(self._bytes, self._memory * (1 - FLOOR)):
+        room, sets = max(self._bytes, int(self._memory * (1 - FLOOR))), max(2, -(-entries // WAYS))
+        geometry = self._contents.geometry(sets, outside, heaviest, self._paged)
+        while room < (nbytes := self._contents.size(geometry)) <= _NEARLY * room and sets > 2:
+            # Where all is wanted that memory holds, whole sets and pages take a little more than their entries.
+            sets -= max(1, sets // 64)
+            geometry = self._contents.geometry(sets, outside, heaviest, self._paged)
+        if nbytes > room:
             return  # rows so large that even a few take more
         if nbytes > self._bytes:
             self._grown = self._seen, entries

@@ -195,12 +195,13 @@ class Engine:
         """
         with self._lock:
             watch = None if self._auto is None else self._auto.watch
-        phase, bound = (UNKNOWN, None) if watch is None else (PHASES.index(watch.phase.value), watch.bound)
+        # 0 where there is none: what is unknown would leave the bound of an earlier phase.
+        phase, bound = (UNKNOWN, UNKNOWN) if watch is None else (PHASES.index(watch.phase.value), watch.bound or 0)
         return Chosen(
             cache.capacity,
             cache.bytes_reserved or UNKNOWN,  # a factory's cache does not say
             phase,
-            UNKNOWN if bound is None else bound,
+            bound,
             min(self._batching.best_size, self._flight_keys()),
             self._batching.in_flight,
         )

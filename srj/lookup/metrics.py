@@ -80,7 +80,7 @@ class Chosen(NamedTuple):
         cache_bytes: memory that it takes; unknown where a function of the user's has made it.
         cache_phase: with ``cache="auto"``, where the search for the size stands, as a position in `PHASES`; known to the one worker
             that watches the keys of all.
-        cache_bound: and the size that was found, in keys, beyond which more buys nothing.
+        cache_bound: and the size that was found, in keys, beyond which more buys nothing; 0 for none.
         batch_size: keys in a lookup that is full.
         in_flight: lookups sent at a time.
     """

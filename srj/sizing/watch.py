@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     U64 = npt.NDArray[np.uint64]
     F64 = npt.NDArray[np.float64]
 
-_RATE = 0.05  # the most that is sampled while watching
+_RATES = 0.25, 0.05  # the most that is sampled while watching, with a bound and without
 _KEYS = 250, 1000  # sampled keys that are enough to see a change of a bound, and that there is one
 _SIGMAS = 4.0  # of the sample's noise that are no change
 _NOISE = 0.02  # of the bound, without sampling
@@ -135,7 +135,7 @@ class Watch:
     def _settle(self) -> None:
         """Go on with a sample; the keys in it are known already."""
         limit, has_bound = self._limit(), self._pattern.bound is not None
-        self._shards.lower(min(_RATE, _KEYS[0 if has_bound else 1] / limit))
+        self._shards.lower(min(_RATES[0], _KEYS[0] / limit) if has_bound else min(_RATES[1], _KEYS[1] / limit))
         self._together = min(max(limit // 2, _TOGETHER[0]), _TOGETHER[1])
         self._noise = max(_NOISE, _SIGMAS * float(np.sqrt((1 - self._shards.rate) / (self._shards.rate * limit))))
         self._large = int(np.searchsorted(_SIZES, 1 - self._noise))

@@ -93,3 +93,11 @@ def test_keys_that_come_again_after_long_end_no_pattern() -> None:
     for part in np.array_split(hash_keys(np.tile(intervals([50_000] * 40, [5_000] * 40, 1), 2)), 800):
         watch.add(part)
     assert (watch.searches, watch.phase) == (1, Phase.MATCHED)
+
+
+def test_a_small_bound_that_becomes_smaller_is_noticed() -> None:
+    """From 300 keys to 100, of which a sample of one in twenty would have five."""
+    watch = Watch(5_000)
+    for part in np.array_split(hash_keys(np.concatenate([np.tile(np.arange(300), 200), np.tile(np.arange(100), 1_000)])), 160):
+        watch.add(part)
+    assert watch.bound == 100
