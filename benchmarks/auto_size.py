@@ -1,7 +1,7 @@
 """``cache="auto"`` beside the best fixed split of the same memory, on six traces, and what its watching costs.
 
 ``python -m benchmarks.auto_size``: for each trace it sweeps the cache's share of the memory through srj's core and a PostgreSQL of
-its own, then runs the best share and auto in turns. About ten minutes; the table is in docs/sizing.md.
+its own, then runs the best share and auto in turns. About 20 minutes; the table is in docs/sizing.md.
 """
 
 from __future__ import annotations

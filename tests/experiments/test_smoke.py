@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 SRJ = Path(sys.executable).with_name("srj")
 
 
+@pytest.mark.timeout(900)  # four minutes where nothing else runs
 def test_every_cell_gives_the_rows_of_a_plain_join(tmp_path: Path, postgres: Server) -> None:
     """None fails, none is too slow, each can be drawn and judged; the tables are gone afterwards, and no secret is told."""
     # The login goes by the environment, and neither into the ledger nor onto the screen.
