@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from srj.experiments.traces import trace
 from srj.sizing import Watch, hash_keys, reuse_distances
-from tests.policies.sequences import _tail_numbers
 from tests.sizing.traces import intervals, zipf
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def traces() -> dict[str, npt.NDArray[Any]]:
         "zipf 0.6": zipf(2_000_000, 500_000, 0.6, 1),
         "zipf 1": zipf(2_000_000, 500_000, 1, 1),
         "loop of 20,000": np.tile(np.arange(20_000), 50),
-        "flights": _tail_numbers(),
+        "flights": trace("new york flights").keys(),
     }
 
 
