@@ -128,6 +128,8 @@ def test_without_a_bound_within_the_memory_the_cache_never_takes_all_of_it() -> 
         assert auto is not None
         assert auto.watch is not None
         assert auto.watch.phase is Phase.FULL
+        told = dict(zip(METRICS, Operator(engine).take_metrics(), strict=True))
+        assert (PHASES[told["cache_phase"]], told["cache_bound"]) == ("full", 0), "known to be none"
         assert engine.cache_stats().bytes_reserved <= 2_000_000 * 15 / 16
         assert auto.waiting_bytes >= 2_000_000 / 16
     finally:

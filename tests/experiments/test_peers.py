@@ -101,7 +101,7 @@ def test_a_way_sends_as_many_queries_as_its_name_says(
 
 
 def test_an_in_list_asks_a_thousand_keys_a_query(url: str) -> None:
-    """And gets the rows of those that are there; the server's processor time grows."""
+    """And gets the rows of those that are there; the server's processor time is known."""
     table = ensure_relation(url, ROWS, indexed=True)
     with ServerUsage(url, table) as usage:
         before = usage()
