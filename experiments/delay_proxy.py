@@ -50,15 +50,17 @@ class DelayProxy:
         self.port = server.sockets[0].getsockname()[1]
         self._is_up.set()
         self._loop.run_forever()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.run_until_complete(asyncio.sleep(0))
         server.close()
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         self._loop.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there_reader, there_writer = await asyncio.open_connection(*self._target)
-        with suppress(OSError):
+        # Cut by `stop` it ends as well: asyncio's own callback would report a cancelled one as a fault.
+        with suppress(OSError, asyncio.CancelledError):
             await asyncio.gather(self._pass(reader, there_writer), self._pass(there_reader, writer))
 
     async def _pass(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:

@@ -37,8 +37,8 @@ def driver_settings(dialect: str, environ: Mapping[str, str] = os.environ) -> di
 def missing_driver(dialect: str) -> str:
     """One sentence for when Spark can't be started with it."""
     return (
-        f"expected the JDBC driver {_PACKAGES[dialect]}, which is neither on this machine nor to be had from Maven; name its file "
-        f"in the environment variable {JARS}"
+        f"expected Spark to start with the JDBC driver {_PACKAGES[dialect]}, which it fetches from Maven, but its Java ended; "
+        f"where Maven is out of reach, name the driver's file in the environment variable {JARS}"
     )
 
 

@@ -39,6 +39,7 @@ class Join(Protocol):
     rows: int
     hits: int
     lookups: int
+    keys: int
 
     @property
     def lookup_seconds(self) -> float:
@@ -140,12 +141,12 @@ class OneByOne:
         cache: by key the row's columns without the key, None for a key that the relation lacks.
 
     Attributes:
-        rows, hits, lookups: so far.
+        rows, hits, lookups, keys: so far; each lookup has one key.
     """
 
     def __init__(self, ask: Ask, cache: cachetools.Cache[int, Any]) -> None:
         self._ask, self._cache = ask, cache
-        self.rows = self.hits = self.lookups = 0
+        self.rows = self.hits = self.lookups = self.keys = 0
         self.lookup_seconds = 0.0
 
     def carry(self, source: PacedSource) -> list[pa.Table]:
@@ -173,6 +174,7 @@ class OneByOne:
             self.rows += len(keys)
             self.hits += len(keys) - missed
             self.lookups += missed
+            self.keys += missed
             source.leave(len(keys))
         return output
 

@@ -27,6 +27,7 @@ from srj.experiments.joins import Ask, Core, OneByOne, lru_cache
 from srj.experiments.plain_join import checksum, plain_join
 from srj.experiments.rate_cell import far_away
 from srj.experiments.relation import SCHEMA, ensure_relation, plain_url, read_relation
+from srj.experiments.server_usage import ServerUsage
 from srj.experiments.source import GIVEN_PIECE, GivenSource
 from srj.lookup.describe import describe
 from srj.lookup.engine import Engine
@@ -255,7 +256,11 @@ def _at_server(url: str, table: str, cell: LatencyCell, keys: I64) -> list[float
     # From the end: keys whose pages nobody has read for the lookups that are measured.
     asked = [keys[len(keys) - (number + 1) * cell.keys :][: cell.keys] for number in range(_WARM + min(cell.lookups, 20))]
     if DatabaseUrl.parse(url).dialect == "postgresql":
-        return asyncio.run(_explained(url, sql or _one_row(table, "$1"), cell, asked))
+        sql = sql or _one_row(table, "$1")
+        with ServerUsage(url, table) as usage:
+            if usage().executing is None:
+                return asyncio.run(_explained(url, sql, cell, asked))
+            return list(_counted(url, sql, cell, asked, usage))
     return asyncio.run(_profiled(url, sql or _one_row(table, "%s"), cell, asked))
 
 
@@ -263,18 +268,47 @@ def _one_row(table: str, place: str) -> str:
     return f"SELECT {', '.join(SCHEMA.names[1:])} FROM {table} WHERE id = {place}"
 
 
-async def _explained(url: str, sql: str, cell: LatencyCell, asked: list[I64]) -> list[float]:
-    connection = await asyncpg.connect(plain_url(url))
+def _counted(url: str, sql: str, cell: LatencyCell, asked: list[I64], usage: ServerUsage) -> Iterator[float]:
+    """By the server's own count of each statement's time."""
+    loop = asyncio.new_event_loop()
+    connection = loop.run_until_complete(_connected(url, cell))
     try:
-        await connection.execute("; ".join(f"SET {one}" for one in (INDEX_SETTINGS if cell.indexed else INDEX_SETTINGS[:1])))
+        statement = loop.run_until_complete(connection.prepare(sql))
+        before = usage().executing or 0.0
+        for keys in asked:
+            loop.run_until_complete(statement.fetch(_value(cell, keys)))
+            after = usage().executing or 0.0
+            yield after - before
+            before = after
+    finally:
+        loop.run_until_complete(connection.close())
+        loop.close()
+
+
+async def _explained(url: str, sql: str, cell: LatencyCell, asked: list[I64]) -> list[float]:
+    """By EXPLAIN ANALYZE, where the server counts nothing; it counts rows at each step, which takes longer than the statement."""
+    connection = await _connected(url, cell)
+    try:
         found = []
         for keys in asked:
-            value = parameter(pa.array(keys)) if cell.way == "srj" else int(keys[0])
-            explained = await connection.fetchval(f"EXPLAIN (ANALYZE, TIMING OFF, BUFFERS OFF, FORMAT JSON) {sql}", value)
+            explained = await connection.fetchval(
+                f"EXPLAIN (ANALYZE, TIMING OFF, BUFFERS OFF, FORMAT JSON) {sql}", _value(cell, keys)
+            )
             found.append(json.loads(explained)[0]["Execution Time"] / 1000)
         return found
     finally:
         await connection.close()
+
+
+async def _connected(url: str, cell: LatencyCell) -> asyncpg.Connection:
+    """With the settings of the ways' own connections."""
+    connection = await asyncpg.connect(plain_url(url))
+    await connection.execute("; ".join(f"SET {one}" for one in (INDEX_SETTINGS if cell.indexed else INDEX_SETTINGS[:1])))
+    return connection
+
+
+def _value(cell: LatencyCell, keys: I64) -> Any:
+    return parameter(pa.array(keys)) if cell.way == "srj" else int(keys[0])
 
 
 async def _profiled(url: str, sql: str, cell: LatencyCell, asked: list[I64]) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, get_args
 
 from srj.errors import RequestError
-from srj.experiments.peers import PeerCell, Way, counted
+from srj.experiments.peers import PeerCell, Way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,13 +17,17 @@ BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
 _DIALECTS = {"postgresql": "PostgreSQL", "mysql": "MySQL or MariaDB"}
 _NONE = "-"
 _NOTE = (
-    "All ways join the same stream through Spark on two cores, with the server on the same machine: keys that come once "
-    "each (cold), or of which a share is in the cache. Rows a second are those of large micro-batches (100,000 rows; fewer "
-    "where each key is a query), Spark's own time for each included. Delays are from when the files of a micro-batch of "
-    "5,000 rows appear until a row had left the join. Queries are counted at the server, and so is the processor time of "
-    "all its processes. Memory is the JVM's and its Python workers' together at its peak. Asynchronous lookups are 32 at a "
-    "time in each of two workers, an IN list has 1,000 keys, and the broadcast table is read once, before anything is "
-    "measured. `srj experiment run peers` measures it again, and `srj experiment report --readme README.md` writes it here."
+    "All ways join the same stream on two cores, with the server on the same machine: keys that come once each (cold), or "
+    "of which a share is among 10,000 keys that came before. Rows a second are those of large micro-batches (100,000 rows; "
+    "fewer where each key is a query), Spark's own time for each included; for Flink, which has none, of the rows after "
+    "those that warm it up. Delays are from when the files of a micro-batch of 5,000 rows appear until a row had left the "
+    "join. Queries are counted at the server, and so is the processor time of all its processes. Memory is the JVM's and "
+    "its Python workers' together at its peak. srj, the two one by one and Flink have a cache of 100,000 rows: one for all "
+    "workers with srj and Flink, else one for each. Asynchronous lookups are 32 at a time in each of two workers. A query "
+    "per row, the IN list (1,000 distinct keys of the micro-batch a query, from the driver) and the JDBC join (all of the "
+    "table in each micro-batch) remember nothing, and the broadcast join reads the table once, before anything is measured, "
+    "and never sees a change. Each figure is of one run; those within some 10 % are equal. `srj experiment run peers` "
+    "measures it again, and `srj experiment report --readme README.md` writes it here."
 )
 
 
@@ -54,7 +58,7 @@ def put_into(page: Path, records: Sequence[Record]) -> None:
 def _table(dialect: str, rows: int, records: Sequence[Record]) -> Iterator[str]:
     shares = sorted({PeerCell(**record.cell).hits for record in records})
     names = " · ".join(f"{share:.0%} hits" if share else "cold" for share in shares)
-    last = records[-1]
+    last = max(records, key=lambda record: record.started)
     yield f"**{rows:,} rows, {_DIALECTS[dialect]}** ({last.scale}, {last.started[:10]}, {last.machine}); in each cell: {names}."
     yield ""
     yield "| way | " + " | ".join(_COLUMNS) + " |\n" + "| --- " * (len(_COLUMNS) + 1) + "|"
@@ -82,12 +86,12 @@ def _delays(figures: Mapping[str, Any]) -> str:
 def _queries(figures: Mapping[str, Any]) -> str:
     if figures["queries"] is None:
         return _NONE
-    queries = 1000 * figures["queries"] / counted(figures)
+    queries = 1000 * figures["queries"] / figures["rows"]
     return f"{queries:,.0f}" if queries >= 100 else f"{queries:.2g}"
 
 
 def _cpu(figures: Mapping[str, Any]) -> str:
-    return _NONE if figures["cpu_seconds"] is None else f"{1e6 * figures['cpu_seconds'] / counted(figures):,.1f}"
+    return _NONE if figures["cpu_seconds"] is None else f"{1e6 * figures['cpu_seconds'] / figures['rows']:,.1f}"
 
 
 _COLUMNS: dict[str, Callable[[Mapping[str, Any]], str]] = {

@@ -32,10 +32,12 @@ class Usage:
     Attributes:
         queries: SELECTs that name the table, on PostgreSQL as pg_stat_statements has them; on MySQL and MariaDB all SELECTs.
         cpu: seconds of all its processes, of those that have ended too.
+        executing: seconds for which PostgreSQL executed these queries.
     """
 
     queries: int | None
     cpu: float | None
+    executing: float | None = None
 
 
 class ServerUsage:
@@ -74,8 +76,8 @@ class ServerUsage:
 
     def __call__(self) -> Usage:
         """The counts now."""
-        queries = asyncio.run(self._postgresql_queries()) if self._is_postgresql else self._mysql_queries()
-        return Usage(queries, None if self._process is None else _cpu(self._process))
+        queries, executing = asyncio.run(self._postgresql_counts()) if self._is_postgresql else (self._mysql_queries(), None)
+        return Usage(queries, None if self._process is None else _cpu(self._process), executing)
 
     async def _open(self) -> None:
         connection = await asyncpg.connect(plain_url(self._url))
@@ -101,14 +103,15 @@ class ServerUsage:
         finally:
             await connection.close()
 
-    async def _postgresql_queries(self) -> int | None:
+    async def _postgresql_counts(self) -> tuple[int | None, float | None]:
         if not self._counts:
-            return None
+            return None, None
         connection = await asyncpg.connect(plain_url(self._url), server_settings={f"{_EXTENSION}.track": "none"})
         try:
             named = "query LIKE '%' || $1 || '%' AND query ILIKE '%SELECT%'"
-            sql = f"SELECT coalesce(sum(calls), 0)::bigint FROM {_EXTENSION} WHERE {named}"
-            return int(await connection.fetchval(sql, self._table))
+            sums = "coalesce(sum(calls), 0)::bigint, coalesce(sum(total_exec_time), 0)::float8 / 1000"
+            calls, seconds = await connection.fetchrow(f"SELECT {sums} FROM {_EXTENSION} WHERE {named}", self._table)
+            return calls, seconds
         finally:
             await connection.close()
 

@@ -4,8 +4,9 @@ One streaming query takes all micro-batches, from Parquet files of keys that app
 Those of phase ``"warm"`` start JVM, workers, connections and caches. Those of ``"rate"`` are as large as the way allows; the
 rate is of their rows and of what Spark calls their triggers' execution, and from the first one's begin to the last one's end
 the server's counts are taken. Those of ``"delay"`` have the same rows for all ways: a row's delay is from when its file
-appeared until it had left the join, by the clock of the JVM when what follows the join takes it. A phase ends when its time is
-over. Every row that comes out is compared with a plain join's, those of ``"warm"`` too.
+appeared until it had left the join, by the clock of the JVM when what follows the join takes it. Every way warms up with the same
+micro-batches, however long that takes; each other phase ends when its time is over. Every row that comes out is compared with
+a plain join's, those of ``"warm"`` too.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ class _Run:
                 self._placed.append(time.time() * 1000)
                 (folder / "new").rename(source / f"{len(self._taken)}")  # all its files at once
                 query.processAllAvailable()
-                if time.monotonic() - begun > self.cell.seconds[phase]:
+                if phase != "warm" and time.monotonic() - begun > self.cell.seconds[phase]:
                     break
         query.stop()
         self._progress = {one["batchId"]: one for one in query.recentProgress if one["numInputRows"]}

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     U64 = npt.NDArray[np.uint64]
 
-# Times what a decision, or a move, took: so long there is none after it.
-_REST, _REST_AFTER_MOVE, _REST_FOR_NEWS = 60.0, 20.0, 2.0
+# Times what a decision, or a move, took: so long there is none after it. Deciding takes at most half a percent of the time.
+_REST, _REST_AFTER_MOVE, _REST_FOR_NEWS = 200.0, 20.0, 2.0
 _REST_AFTER_FAILURE = 10.0  # seconds
 _PARTS = 8  # of the memory of values, each of which holds the heaviest entry
 _FIRST_REFERENCES = 50_000  # from one decision by the curve to the next

@@ -107,7 +107,8 @@ class Watch:
         """
         references = hashes.size if references is None else references
         if self.phase is not Phase.SEARCHING:
-            self._waiting.append(hashes)
+            # At once, while the batch is near: the others would have to be fetched again.
+            self._waiting.append(hashes[hashes < self._shards.threshold])
             self._references += references
             if self._references < self._together:
                 return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
 ROWS = 2_000
 KEYS = np.array([1, 2, 1, 5 * ROWS, 3] * 4)  # 3 distinct ones that the table has, and one that it lacks
-SMALL: dict[str, Any] = {"relation": ROWS, "hot": 50, "entries": 500, "rows": 200, "delay_rows": 50, "heap": "1g"}
-SMALL |= {"seconds": {"warm": 0.0, "rate": 0.2, "delay": 0.1}, "batches": {"rate": 2, "delay": 2}}
+SMALL: dict[str, Any] = {"relation": ROWS, "hot": 50, "entries": 500, "rows": 200, "delay_rows": 50, "warm": 1, "heap": "1g"}
+SMALL |= {"seconds": {"rate": 0.2, "delay": 0.1}, "batches": {"rate": 2, "delay": 2}}
 SMALL["java"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -104,14 +105,19 @@ def test_an_in_list_asks_a_thousand_keys_a_query(url: str) -> None:
     """And gets the rows of those that are there; the server's processor time is known."""
     table = ensure_relation(url, ROWS, indexed=True)
     with ServerUsage(url, table) as usage:
-        before = usage()
+        before, begun = usage(), time.perf_counter()
         rows = InList(url, table)(range(500, ROWS + 1_500))
-        after = usage()
+        taken, after = time.perf_counter() - begun, usage()
     assert sorted(rows["id"].to_pylist()) == list(range(500, ROWS))
     assert _more(after, before) == 3
     assert before.cpu is not None
     assert after.cpu is not None
     assert 0 < before.cpu <= after.cpu
+    if url.startswith("postgresql"):
+        assert before.executing is not None
+        assert after.executing is not None
+        assert 0 < after.executing - before.executing < taken
+    assert InList(url, table)([ROWS, ROWS + 1]).num_rows == 0
 
 
 def test_a_cell_counts_at_the_server_and_fails_where_its_rows_are_others_than_a_plain_joins() -> None:
@@ -134,6 +140,18 @@ def test_a_cell_counts_at_the_server_and_fails_where_its_rows_are_others_than_a_
         )
 
 
+def test_a_users_server_is_left_as_it_is(postgres: Server) -> None:
+    """It counts nothing, so nothing is known of queries; its processor time is."""
+    table = ensure_relation(postgres.url, ROWS, indexed=True)
+    with ServerUsage(postgres.url, table) as usage:
+        InList(postgres.url, table)([1])
+        found = usage()
+    drop_relations(postgres.url)
+    assert (found.queries, found.executing) == (None, None)
+    assert found.cpu is not None
+    assert postgres.execute("SELECT 1 FROM pg_extension WHERE extname = 'pg_stat_statements'") == []
+
+
 def test_flink_is_among_the_ways_only_where_its_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(FLINK, raising=False)
     assert "Flink" not in {cell["way"] for cell in cells("small")}
@@ -146,6 +164,8 @@ def test_a_driver_is_a_file_or_a_package_and_the_login_is_no_part_of_its_url() -
     options = table_options("postgresql://reader:hidden@[::1]:5433/shop", "items", 10)
     assert options["url"] == "jdbc:postgresql://[::1]:5433/shop"
     assert (options["user"], options["password"]) == ("reader", "hidden")
+    with pytest.raises(RequestError, match="expected a URL without options where Spark reads by JDBC, got sslmode"):
+        table_options("postgresql://reader:hidden@db/shop?sslmode=require", "items", 10)
 
 
 def test_the_table_holds_each_figure_once_and_replaces_what_stood_there(tmp_path: Path) -> None:
@@ -170,7 +190,7 @@ def test_the_table_holds_each_figure_once_and_replaces_what_stood_there(tmp_path
     for _ in range(2):
         put_into(page, records)
         text = page.read_text()
-        assert text.startswith(f"before\n{BEGIN}\nAll ways join the same stream")
+        assert text.startswith(f"before\n{BEGIN}\nAll ways join the same stream on two cores")
         assert text.endswith(f"\n\n{rendered(records)}\n{END}\nafter\n")
         assert "what was" not in text
     page.write_text("nothing\n")
@@ -180,15 +200,18 @@ def test_the_table_holds_each_figure_once_and_replaces_what_stood_there(tmp_path
 
 
 def test_a_faster_peer_is_a_claim_that_differs() -> None:
-    """With both figures; the other claim, which holds, agrees."""
-    records = [_record("srj", 0.5, rate=100.0), _record("one by one", 0.5, rate=101.0, delay_p99_ms=81.0)]
+    """With both figures; the other claim, which holds, agrees, as it does where the other is ahead by what runs differ."""
+    records = [_record("srj", 0.5, rate=100.0), _record("one by one", 0.5, rate=115.0, delay_p99_ms=81.0)]
     fastest, shortest = check(records)
-    assert (fastest.verdict, fastest.why) == ("differs", "100 rows/s; the next, one by one: 101")
+    assert (fastest.verdict, fastest.why) == ("differs", "100 rows/s; the next, one by one: 115")
     assert (shortest.verdict, shortest.why) == ("agrees", "80 ms; the next, one by one: 81 ms")
+    near, far = (_record("one by one", 0.5, rate=109.0, delay_p99_ms=delay) for delay in (75.0, 70.0))
+    assert [one.verdict for one in check([records[0], near])] == ["agrees", "agrees"]
+    assert [one.verdict for one in check([records[0], far])] == ["agrees", "differs"]
     assert list(by_point(records)) == ["1 M rows, 50% hits"]
     axes = Figure().subplots()
     plot(records, axes)
-    assert [bar.get_height() for bar in axes.patches] == [100.0, 101.0]
+    assert [bar.get_height() for bar in axes.patches] == [100.0, 115.0]
     assert headline(records[0].figures).startswith("100 rows/s, delay 50 ms (p99 80), 12 queries for 10,000 rows, 3.0 s of")
 
 
