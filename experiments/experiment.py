@@ -97,6 +97,7 @@ class Experiment:
         plot: draws them; measures nothing.
         label: a cell in a few words.
         headline: a finished cell's figures in a few words.
+        discussion: why findings are as they are, as far as known; shown below them.
         servers: dialects on which its cells can run, each cell on every one that is there; none: it needs no server.
         timeouts: seconds that a cell may take.
     """
@@ -111,6 +112,7 @@ class Experiment:
     plot: Callable[[Sequence[Record], Axes], None]
     label: Callable[[Cell], str] = str
     headline: Callable[[Mapping[str, Any]], str] = str
+    discussion: str = ""
     servers: tuple[str, ...] = ("postgresql", "mysql")
     timeouts: Mapping[Scale, float] = field(default_factory=lambda: dict(_TIMEOUTS))
 

@@ -29,10 +29,21 @@ def experiment(
     cells: Callable[[Scale], list[Cell]],
     check: Callable[[Sequence[Record]], list[Finding]],
     plot: Callable[[Sequence[Record], Axes], None],
+    discussion: str = "",
 ) -> Experiment:
     """An experiment whose cells are each the highest rate at a point."""
     return Experiment(
-        name, title, question, claim, cells, rate_cell.run, check, plot, label=rate_cell.label, headline=rate_cell.headline
+        name,
+        title,
+        question,
+        claim,
+        cells,
+        rate_cell.run,
+        check,
+        plot,
+        label=rate_cell.label,
+        headline=rate_cell.headline,
+        discussion=discussion,
     )
 
 

@@ -103,6 +103,8 @@ def _markdown_section(
     yield "| claim | we find | for |\n| --- | --- | --- |"
     yield from (f"| {_cell(one.claim)} | {one.verdict} | {_cell(one.why)} |" for one in findings)
     yield ""
+    if experiment.discussion:
+        yield f"{experiment.discussion}\n"
     yield from (f"- {line}" for line in _notes(records))
     yield "\n| cell | result |\n| --- | --- |"
     yield from (f"| {_cell(experiment.label(record.cell))} | {_cell(_result(experiment, record))} |" for record in records)
@@ -118,7 +120,11 @@ def _html_section(experiment: Experiment, records: Sequence[Record], findings: S
     yield "<table><tr><th>claim<th>we find<th>for"
     for one in findings:
         yield f'<tr><td>{escaped(one.claim)}<td class="{one.verdict}">{one.verdict}<td>{escaped(one.why)}'
-    yield "</table><ul>" + "".join(f"<li>{escaped(line)}" for line in _notes(records)) + "</ul>"
+    yield (
+        f"</table><p>{escaped(experiment.discussion)}</p><ul>"
+        + "".join(f"<li>{escaped(line)}" for line in _notes(records))
+        + "</ul>"
+    )
     yield "<details><summary>all cells</summary><table><tr><th>cell<th>result"
     for record in records:
         yield f"<tr><td>{escaped(experiment.label(record.cell))}<td>{escaped(_result(experiment, record))}"

@@ -43,6 +43,7 @@ def test_every_cell_gives_the_rows_of_a_plain_join(tmp_path: Path, postgres: Ser
     assert postgres.execute("SELECT 1 FROM pg_class WHERE relname LIKE 'srj_experiment_%'") == []
     assert postgres.password not in done.stdout + ledger.path.read_text()
     _judge_rates(ledger)
+    _judge_peers(ledger)
 
 
 def _judge_rates(ledger: Ledger) -> None:
@@ -63,3 +64,13 @@ def _judge_rates(ledger: Ledger) -> None:
     load("fig_4_15").plot(records, axes)
     rates = [record.figures["rate"] for record in records]
     assert min(rates) / 10 < axes.get_ylim()[0] < min(rates) < max(rates) < axes.get_ylim()[1] < 10 * max(rates)
+
+
+def _judge_peers(ledger: Ledger) -> None:
+    """Each way has a rate, a delay and memory, and those that ask for each row count their lookups."""
+    figures = {record.cell["way"]: record.figures for record in ledger.latest(load("peers"))}
+    for of_way in figures.values():
+        assert 0 < of_way["delay_p50_ms"] <= of_way["delay_p99_ms"]
+        assert min(of_way[name] for name in ("rate", "rows", "jvm_bytes", "python_bytes")) > 0
+    per_row = figures["a query per row"]
+    assert per_row["lookups_in_all"] == per_row["output_rows"]
