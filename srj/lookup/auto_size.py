@@ -20,24 +20,31 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from srj.lookup.batching import Batching
+    from srj.lookup.cost import Line
     from srj.lookup.interface import CacheStats
     from srj.lookup.key_log import KeyLog
     from srj.lookup.layout import Contents, Geometry
+    from srj.sizing.curve import MissRatioCurve
 
     U64 = npt.NDArray[np.uint64]
 
-# Times what a decision, or a move, took: so long there is none after it. Deciding takes at most half a percent of the time.
-_REST, _REST_AFTER_MOVE, _REST_FOR_NEWS = 200.0, 20.0, 2.0
-_REST_AFTER_FAILURE = 10.0  # seconds
-_PARTS = 8  # of the memory of values, each of which holds the heaviest entry
+# Times what it took: so long there is none after it, and so this is the share of the time that it takes at most.
+_REST = 200.0  # a decision: 0.5 %
+_REST_AFTER_MOVE = 20.0  # a move that the model advises: 5 %, which is what it has to save
+_REST_FOR_NEWS = 2.0  # a move to a new bound, which is certain and rare
+_REST_AFTER_FAILURE = 10.0  # seconds: for want of memory, which others may give back
+_PARTS = 8  # of the memory of values, as it is divided: each has to hold the heaviest entry
 _FIRST_REFERENCES = 50_000  # from one decision by the curve to the next
 _ROUNDS = 4  # times what memory holds
-_STAYS = 32  # times the entries that it was made larger for: so many keys are seen before it is made smaller again
+# Times the entries that it was made larger for: so many keys are seen before it is made smaller again. Three intervals of ten
+# references a key: what comes again after a pause of two finds its rows.
+_STAYS = 32
 _TOO_LARGE = 1.25  # times the entries wanted: it is made smaller
 _GROWTH = 1.5  # at least, where it is not known yet how far
 _FURTHER = 2.0  # times the entries that fit: so many keys are looked at before the search is given up
 _AMPLE = 1.5  # entries for each of a working set, where there is room
-_ENOUGH, _MARGIN = 500, 1.3  # entries that tell how long values are; times what they take on average
+_ENOUGH = 500  # entries that tell how long values are: of so many the mean is right within a few percent
+_MARGIN = 1.3  # times that mean is made room for, as later ones may be longer
 _ROOMY = 1.5  # times that, where there is room: the fuller the memory of values, the more of them are moved for a new one
 _MANY_SETS = 10_000  # by which the bytes of an entry are told
 _NEARLY = 1.1  # times the room: what takes more is no matter of rounding
@@ -206,18 +213,27 @@ class AutoSize:
     def _wanted(self, watch: Watch) -> int | None:
         """The entries that the cache should have; None: as many as now."""
         self._measure()
-        most = self._most
-        present = self._entries
         bound = None if watch.bound is None else self._with_slack(watch.bound, watch.phase)
-        if bound is not None and bound <= most:
-            if watch.phase is Phase.SEARCHING:
-                return min(max(bound, int(_GROWTH * present)), most) if bound > present else None
-            return bound if not present / _TOO_LARGE <= bound <= present else None
-        curve = watch.curve()
+        if bound is not None and bound <= self._most:
+            return self._by_bound(bound, is_known=watch.phase is not Phase.SEARCHING)
         line = self._batching.model.line()
         if line is None or not self._event:
-            knee = min(int(curve.knee(int(most / SLACK)) * SLACK), most)
-            return knee if knee and not present / _TOO_LARGE <= knee <= present * _TOO_LARGE else None
+            return self._by_knee(watch.curve())
+        return self._by_costs(watch.curve(), line)
+
+    def _by_bound(self, bound: int, *, is_known: bool) -> int | None:
+        present = self._entries
+        if is_known:
+            return bound if not present / _TOO_LARGE <= bound <= present else None
+        # The search goes on, and what it has seen is larger already: ahead of its end, so that the stream need not wait for it.
+        return min(max(bound, int(_GROWTH * present)), self._most) if bound > present else None
+
+    def _by_knee(self, curve: MissRatioCurve) -> int | None:
+        present = self._entries
+        knee = min(int(curve.knee(int(self._most / SLACK)) * SLACK), self._most)
+        return knee if knee and not present / _TOO_LARGE <= knee <= present * _TOO_LARGE else None
+
+    def _by_costs(self, curve: MissRatioCurve, line: Line) -> int | None:
         costs = Costs(
             self._per_entry,
             self._event,
@@ -229,7 +245,7 @@ class AutoSize:
             hits_wait=self._hits_wait,
         )
         best = best_size(curve, self._memory, costs)
-        of_best, of_present = costs.seconds([best, present], curve.stretched(SLACK), self._memory)
+        of_best, of_present = costs.seconds([best, self._entries], curve.stretched(SLACK), self._memory)
         return best if of_best < _BETTER * of_present else None
 
     def _with_slack(self, bound: int, phase: Phase) -> int:

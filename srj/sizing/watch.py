@@ -32,6 +32,9 @@ _SIZES = 2.0 ** np.arange(-8, 0.25, 0.25)  # of the bound, by which distances ar
 _TOGETHER = 8_192, 16_384  # references looked at together while watching, at least and most: a look costs 200 us
 
 
+_PASSED, _NEW, _KNOWN = 0, 1, 2  # columns of an epoch: references; of those looked at as good as new; from here by distance
+
+
 class Watch:
     """Says how many entries an LRU cache of this stream can use at most, and notices when that changes.
 
@@ -61,8 +64,7 @@ class Watch:
     def __init__(self, memory: int, *, compiled: bool | None = None) -> None:
         self.memory, self._compiled = memory, compiled
         self.searches = 0
-        # The newest first: references, keys that are as good as new, and known ones by their distance.
-        self._epochs = np.zeros((_EPOCHS, 3 + _SIZES.size))
+        self._epochs = np.zeros((_EPOCHS, _KNOWN + _SIZES.size + 1))  # the newest first
         self._waiting: list[U64] = []
         self._references = 0
         self._rate_of_distances = 1.0
@@ -152,12 +154,13 @@ class Watch:
             self._search(min(largest + 1, self.memory))
             return
         epochs = self._epochs
-        if epochs[0, 0] >= limit / _PER_LIMIT:
+        if epochs[0, _PASSED] >= limit / _PER_LIMIT:
             epochs[1:] = epochs[:-1]
             epochs[0] = 0
-        epochs[0, :2] += references, distances.size - near.size
+        epochs[0, _PASSED] += references
+        epochs[0, _NEW] += distances.size - near.size
         counts = np.bincount(np.searchsorted(_SIZES * limit, near[near >= 0]), minlength=_SIZES.size + 1)
-        epochs[0, 2:] += counts
+        epochs[0, _KNOWN:] += counts
         if counts[self._large :].sum() <= _OFTEN * counts.sum():
             recent = self._smaller(limit)
             if recent is not None:
@@ -166,13 +169,13 @@ class Watch:
     def _smaller(self, limit: int) -> float | None:
         """What nearly all distances of late are below, if that many of them are no chance."""
         past = np.cumsum(np.add.reduceat(self._epochs, _PARTS, axis=0), axis=0)
-        references, far, known = past[:, 0], past[:, 1], np.cumsum(past[:, 2:], axis=1)
+        references, new, known = past[:, _PASSED], past[:, _NEW], np.cumsum(past[:, _KNOWN:], axis=1)
         sizes, beyond = _SIZES * limit, known[:, -1:] - known[:, :-1]
         # Where an interval has just begun, hardly any key is known, and the few distances say nothing.
         fits = (beyond <= _RARE * known[:, -1:]) & (references[:, None] >= _COVERS * sizes) & (sizes < limit * (1 - self._noise))
         for window in np.flatnonzero(fits.any(axis=1) & (known[:, -1] >= _MISSED))[::-1]:
             size = np.argmax(fits[window])
             expected = self._shards.beyond(sizes[size] * (1 + self._noise)) * references[window] * self._shards.rate
-            if expected - beyond[window, size] - far[window] >= max(_MISSED, _SIGMAS * float(np.sqrt(expected))):
+            if expected - beyond[window, size] - new[window] >= max(_MISSED, _SIGMAS * float(np.sqrt(expected))):
                 return float(sizes[size])
         return None
