@@ -1,7 +1,7 @@
 """``cache="auto"`` beside the best fixed split of the same memory, on six traces, and what its watching costs.
 
 ``python -m benchmarks.auto_size``: for each trace it sweeps the cache's share of the memory through srj's core and a PostgreSQL of
-its own, then runs the best share and auto in turns. About 20 minutes; the table is in docs/sizing.md.
+its own, then runs the best share and auto in turns. About 30 minutes; the table is in docs/sizing.md.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from tests.servers import Server
 
 SHARES = ("6.25 %", "12.5 %", "25 %", "37.5 %", "50 %", "62.5 %", "75 %", "87.5 %", "93.75 %")
-PAIRS = 5
-ROWS = 600_000  # that are measured, after as many
+PAIRS = 7
+# That are measured, after as many: more where a second takes more of them.
+ROWS = {"Zipf 1": 2_400_000, "moving interval": 2_000_000, "flights": 300_000, "loop": 6_000_000}
+_ROWS = 600_000
 MEMORY = {"new york flights": 0.5}  # share of the relation
 _MEMORY = 0.1
 
@@ -80,7 +82,8 @@ def run(server: Server, keys: np.ndarray, relation: int, memory: float, split: s
 
 def main(
     only: Annotated[str, typer.Option(help="A part of the traces' names.")] = "",
-    rows: Annotated[int, typer.Option(help="Of each run, after as many.")] = ROWS,
+    rows: Annotated[int, typer.Option(help="Of each run, after as many; 0: as many as fit the trace.")] = 0,
+    pairs: Annotated[int, typer.Option(help="Of a run with the best share and one with auto.")] = PAIRS,
 ) -> None:
     """Print a row a trace."""
     console = Console()
@@ -93,17 +96,19 @@ def main(
             for name, one in traces().items():
                 if only.lower() not in name.lower():
                     continue
-                keys, memory = one.keys(), MEMORY.get(one.name, _MEMORY)
+                keys, memory, taken = one.keys(), MEMORY.get(one.name, _MEMORY), rows or ROWS.get(name, _ROWS)
                 rates = {}
                 for share in SHARES:
                     status.update(f"{name}: {share}")
-                    rates[share] = run(server, keys, one.relation, memory, share, rows).rate
+                    rates[share] = run(server, keys, one.relation, memory, share, taken).rate
                 best = max(rates, key=lambda share: rates[share])
                 ratios = []
-                for _ in range(PAIRS):
+                for number in range(pairs):
                     status.update(f"{name}: auto")
-                    ours = run(server, keys, one.relation, memory, "auto", rows)
-                    ratios.append(ours.rate / run(server, keys, one.relation, memory, best, rows).rate)
+                    turns = ("auto", best) if number % 2 else (best, "auto")
+                    found = {split: run(server, keys, one.relation, memory, split, taken) for split in turns}
+                    ours = found["auto"]
+                    ratios.append(ours.rate / found[best].rate)
                 room = memory * one.relation
                 console.print(
                     f"| {name} | {room:,.0f} | {best} | {ours.entries / room:.0%} "

@@ -3,7 +3,7 @@
 The thesis: a fixed share for the cache, or a cache without a bound, gains nothing beyond some memory; the bound that the pattern
 query finds carries up to 4 times as many rows as the fixed shares, and 3 times as many as a cache without a bound. A stream of 40
 intervals, each uniform over 1 % of the relation of its own. Its own setting is lookups one at a time in a relation without an
-index, where a lookup costs a scan whatever it asks, so that rows that can wait save lookups. About 9 minutes at small scale.
+index, where a lookup costs a scan whatever it asks, so that rows that can wait save lookups. About 12 minutes at small scale.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _MEMORY = (0.02, 0.04, 0.08, 0.16)
 _THESIS = {"lookups": "one at a time", "indexed": False}
 _SETTINGS = (_THESIS, {"lookups": "one at a time"}, {"lookups": "several"})
 _AS_GOOD = 0.97
+_BY_CHANCE = 7  # of so many ratios one may say otherwise: of seven, which chance gives in 6 % of all cases
 
 
 def cells(scale: Scale) -> list[Cell]:
@@ -49,8 +50,7 @@ def check(records: Sequence[Record]) -> list[Finding]:
         return open_
     thesis = [record for record in records if not _cell(record).indexed]
     elsewhere = [record for record in records if _cell(record).indexed]
-    worst, at = min(_gains(records, SPLITS[:-1]))
-    findings = [figure.verdict(claims[0], worst >= _AS_GOOD, f"at the least {worst:.2f} times, {at}")]
+    findings = [_never_worse(claims[0], records)]
     for claim, splits, least in ((claims[1], SPLITS[:3], 4), (claims[2], SPLITS[3:4], 3)):
         (most, where), (other, there) = max(_gains(thesis, splits)), max(_gains(elsewhere, splits))
         findings.append(
@@ -71,13 +71,30 @@ def plot(records: Sequence[Record], axes: Axes) -> None:
     axes.set_ylabel("throughput, rows/s")
 
 
+def _never_worse(claim: str, records: Sequence[Record]) -> Finding:
+    """Single ratios differ by far more than 3 %, so a division is better only where hardly any ratio says otherwise."""
+    ratios = list(_ratios(records, SPLITS[:-1]))
+    below = [(median(one), where) for one, where in ratios if median(one) < _AS_GOOD]
+    certain = [where for one, where in ratios if sum(ratio >= _AS_GOOD for ratio in one) <= len(one) // _BY_CHANCE]
+    worst, at = min((median(one), where) for one, where in ratios)
+    why = (
+        f"of {len(ratios)} medians {len(below)} are below {_AS_GOOD}, the least {worst:.2f} times, {at}; for certain {len(certain)}"
+    )
+    return figure.verdict(claim, not certain, "; ".join([why, *certain]))
+
+
 def _gains(records: Sequence[Record], splits: Sequence[str]) -> Iterator[tuple[float, str]]:
-    """The median ratio of srj's throughput to each of these, measured right after each other, and where it is."""
+    """The median ratio of srj's throughput to each of these, and where it is."""
+    return ((median(ratios), where) for ratios, where in _ratios(records, splits))
+
+
+def _ratios(records: Sequence[Record], splits: Sequence[str]) -> Iterator[tuple[list[float], str]]:
+    """Those of each round, in which all are measured one after the other."""
     for record in records:
         throughput, cell = record.figures["throughput"], _cell(record)
         for split in splits:
-            gain = median(ours / other for ours, other in zip(throughput["auto"], throughput[split], strict=True))
-            yield gain, f"of {split} with {cell.memory:.0%} of the relation, {cell.setting}"
+            ratios = [ours / other for ours, other in zip(throughput["auto"], throughput[split], strict=True)]
+            yield ratios, f"of {split} with {cell.memory:.0%} of the relation, {cell.setting}"
 
 
 def _cell(record: Record) -> SplitCell:

@@ -61,7 +61,7 @@ class SplitCell:
     relation: int = 500_000
     intervals: int = 40
     length: int = 2_000_000
-    rounds: int = 5
+    rounds: int = 7
     seconds: float = 1.0
     seed: int = 1
 
@@ -218,8 +218,11 @@ def _measured(cell: SplitCell, benches: Mapping[Split, Bench]) -> dict[str, Any]
         wanted = cell.seconds * bench.throughput(_INTERVALS[0] * interval) / interval
         rows[split] = interval * round(min(max(wanted, _INTERVALS[0]), _INTERVALS[1]))
         bench.begin()
-    for _ in range(cell.rounds):
-        for split, bench in benches.items():
+    turns = list(benches.items())
+    for number in range(cell.rounds):
+        # Each begins in its turn: a machine that slows down while a round goes on shall not always meet the same ones.
+        begin = number % len(turns)
+        for split, bench in turns[begin:] + turns[:begin]:
             throughput[split].append(round(bench.throughput(rows[split])))
     return {
         "throughput": throughput,
