@@ -71,7 +71,7 @@ def write_report(experiments: Sequence[Experiment], ledger: Ledger, scale: Scale
     """
     pictures = markdown.parent / markdown.stem
     written = [page, markdown]
-    html_parts, markdown_parts = [], []
+    html_parts, markdown_parts, verdicts = [], [], []
     for experiment in experiments:
         all_records = ledger.latest(experiment, scale)
         if not all_records:
@@ -79,6 +79,7 @@ def write_report(experiments: Sequence[Experiment], ledger: Ledger, scale: Scale
             markdown_parts.append(f"## {experiment.title}\n\nNot run.\n")
         for name, records in by_server(experiment.name, all_records).items():
             findings, picture = found(experiment, records), plotted(experiment, records)
+            verdicts += [(_title(experiment, records), one) for one in findings]
             pictures.mkdir(parents=True, exist_ok=True)
             path = pictures / f"{name}.png"
             path.write_bytes(picture)
@@ -90,8 +91,14 @@ def write_report(experiments: Sequence[Experiment], ledger: Ledger, scale: Scale
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>srj: experiments</title><style>{_STYLE}</style>'
     page.write_text(f"{head}<h1>Experiments</h1>{''.join(html_parts)}</html>\n", encoding="utf-8")
     introduction = "# Experiments\n\nWritten by `srj experiment report`, from the results of `srj experiment run`.\n\n"
-    markdown.write_text(introduction + "\n".join(markdown_parts), encoding="utf-8")
+    markdown.write_text(f"{introduction}{_overview(verdicts)}\n" + "\n".join(markdown_parts), encoding="utf-8")
     return written
+
+
+def _overview(verdicts: Sequence[tuple[str, Finding]]) -> str:
+    """All claims with what was found, a line each."""
+    lines = (f"| {_cell(title)} | {_cell(one.claim)} | {one.verdict} |" for title, one in verdicts)
+    return "\n".join(["| experiment | claim | we find |\n| --- | --- | --- |", *lines, ""])
 
 
 def _markdown_section(

@@ -117,6 +117,7 @@ def test_the_report_and_the_plot_show_what_the_ledger_holds(folder: Path) -> Non
     srj("report", name, "--markdown", "out/page.md")
     markdown = (folder / "out" / "page.md").read_text()
     assert "| squares \\| grow | agrees | 1 cells |" in markdown
+    assert "| squares \\| grow | agrees |\n" in markdown.partition("\n## ")[0]  # the overview
     assert "failed: ValueError: one is no number" in markdown
     assert "(page/own.png)" in markdown
     picture = (folder / "out" / "page" / "own.png").read_bytes()
