@@ -66,21 +66,22 @@ def best_gain(records: Sequence[Record], claimed: float) -> Finding:
 
 
 def falls_after_best(records: Sequence[Record], thesis: int) -> Finding:
-    """Whether there is a best size, beyond which the rate falls."""
-    claim = f"the rate falls beyond a best size ({thesis} in the thesis)"
+    """Whether the thesis's size is as good as the best, and the rate falls beyond it."""
+    claim = f"{thesis} keys are best, and with more the rate falls"
     open_ = figure.missing(records, claim)
     if open_ is not None:
         return open_
     by_size = figure.rates(records, "srj", size)
     best, last = max(by_size, key=lambda key: by_size[key]), max(by_size)
     share = by_size[last] / by_size[best]
-    why = f"the best of these sizes is {best:,}; with {last:,} keys the rate is {share:.0%} of that"
-    return figure.verdict(claim, best < last and share < _FLAT, why)
+    near = by_size.get(thesis, 0.0) / by_size[best]
+    why = f"the best of these sizes is {best:,}; with {thesis} keys the rate is {near:.0%} of that, with {last:,} {share:.0%}"
+    return figure.verdict(claim, near >= _FLAT and share < _FLAT, why)
 
 
-def grows_then_flat(records: Sequence[Record], thesis: int) -> Finding:
-    """Whether larger lookups are better throughout, up to where the rate stays."""
-    claim = f"the rate grows with the size up to about {thesis:,} keys and then stays"
+def grows_then_flat(records: Sequence[Record], thesis: int, where: str = "") -> Finding:
+    """Whether larger lookups are better throughout, up to about the thesis's size, and larger ones no more."""
+    claim = f"{where}the rate grows with the size up to about {thesis:,} keys and then stays"
     open_ = figure.missing(records, claim)
     if open_ is not None:
         return open_
@@ -89,5 +90,7 @@ def grows_then_flat(records: Sequence[Record], thesis: int) -> Finding:
     grows = all(later > _FLAT * earlier for earlier, later in pairwise(rates))
     enough = next(key for key, one in by_size.items() if one >= _FLAT * max(rates))
     least, most = min(by_size), max(by_size)
-    why = f"{rates[0]:,.0f} rows/s with {least:,} keys, {rates[-1]:,.0f} with {most:,}; from {enough:,} on near best"
-    return figure.verdict(claim, grows and rates[-1] > 2 * rates[0], why)
+    at = by_size.get(thesis, 0.0)
+    why = f"{rates[0]:,.0f} rows/s with {least:,} keys, {at:,.0f} with {thesis:,}, {rates[-1]:,.0f} with {most:,}; "
+    why += f"from {enough:,} on near best"
+    return figure.verdict(claim, grows and thesis / 4 < enough <= thesis and rates[-1] < at / _FLAT, why)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
+
+from srj.errors import ConnectionFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,6 +93,25 @@ class DelayProxy:
 
 
 @contextmanager
+def apart(host: str, port: int, seconds: float) -> Iterator[int]:
+    """The port of a proxy in a process of its own, where no busy client keeps it from passing on what is due."""
+    command = [sys.executable, "-m", "srj.experiments.delay_proxy", host, f"{port}", f"{seconds}"]
+    # It ends with its standard input, so also when this process is killed.
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None  # noqa: S101  for mypy
+    assert process.stdout is not None  # noqa: S101  for mypy
+    try:
+        told = process.stdout.readline()
+        if not told:
+            raise ConnectionFailedError(f"expected a proxy before {host}:{port} to start, but it ended; its error stands above")
+        yield int(told)
+    finally:
+        process.stdin.close()
+        process.wait(10)
+        process.stdout.close()
+
+
+@contextmanager
 def delayed(host: str, port: int, seconds: float, jitter: float = 0.0) -> Iterator[DelayProxy]:
     """A proxy that is gone afterwards."""
     proxy = DelayProxy(host, port, seconds, jitter)
@@ -97,3 +120,14 @@ def delayed(host: str, port: int, seconds: float, jitter: float = 0.0) -> Iterat
         yield proxy
     finally:
         proxy.stop()
+
+
+def main(host: str, port: str, seconds: str) -> None:
+    """Tell the port, and go on until standard input ends."""
+    with delayed(host, int(port), float(seconds)) as proxy:
+        print(proxy.port, flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -3,8 +3,8 @@
 The thesis: on weather and on TPC-H the rate is higher than that of one lookup a row at each size, and grows with the cache. Here:
 the weather at a flight's origin in its hour (whose keys move on, so that a larger cache knows hardly more), LineItem's Part, the
 aircraft of a flight, and NEXMark's query 13; each key is looked up in a relation of the synthetic one's columns, of as many rows
-as the trace has keys. Each with one lookup a row, batches alone (30 keys, in order), overtaking alone (1 key), and both. About
-5 minutes at small scale. The same for a stream of one's own, in a file that `srj experiment run mine.py` takes:
+as the trace has keys. Each with one lookup a row, batches alone (30 keys, order constraint 0), overtaking alone (1 key), and both.
+About 5 minutes at small scale. The same for a stream of one's own, in a file that `srj experiment run mine.py` takes:
 
     from dataclasses import replace
     from srj.experiments import fig_4_22
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from srj.experiments import rate_cell
 from srj.experiments import rate_figure as figure
+from srj.experiments.experiment import Finding
 from srj.experiments.fig_4_19 import cached
 
 if TYPE_CHECKING:
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from srj.experiments.experiment import Cell, Finding, Scale
+    from srj.experiments.experiment import Cell, Scale
     from srj.experiments.ledger import Record
 
 _WEATHER, _PART, _AIRCRAFT, _BIDS = "new york weather", "tpch", "new york flights", "nexmark q13"
 _WAYS: dict[str, dict[str, Any]] = {
     figure.BASELINE: {"way": figure.BASELINE},
-    "batches alone": {"way": "srj", "batch": 30, "order": "input"},
+    "batches alone": {"way": "srj", "batch": 30, "order": 0.0},
     "overtaking alone": {"way": "srj", "batch": 1, "order": "any"},
     "both": {"way": "srj", "batch": 30, "order": "any"},
 }
@@ -74,7 +75,7 @@ def check(records: Sequence[Record]) -> list[Finding]:
     """Whether srj is ahead everywhere, and whether the rate grows with the cache."""
     claims = (
         "on each stream, at each size, srj carries more rows than one lookup a row",
-        "on each stream srj's rate grows with the cache",
+        "on each stream that was measured with several sizes srj's rate grows with the cache",
     )
     open_ = [finding for claim in claims if (finding := figure.missing(records, claim)) is not None]
     if open_:
@@ -83,11 +84,11 @@ def check(records: Sequence[Record]) -> list[Finding]:
     gains = {name: figure.gains(there, cached) for name, there in both.items()}
     curves = {name: list(figure.rates(there, "srj", cached).values()) for name, there in both.items() if len(gains[name]) > 1}
     growth = "; ".join(f"{name}: {curve[0]:,.0f} to {curve[-1]:,.0f} rows/s, {_hits(both[name])}" for name, curve in curves.items())
-    ahead = all(gain > 1 for one in gains.values() for gain in one.values())
-    return [
-        figure.verdict(claims[0], ahead, "; ".join(f"{name}: {_listed(one)}" for name, one in gains.items())),
-        figure.verdict(claims[1], all(curve[-1] > curve[0] / _FLAT for curve in curves.values()), growth),
-    ]
+    ahead = all(gain > 1 / _FLAT for one in gains.values() for gain in one.values())
+    first = figure.verdict(claims[0], ahead, "; ".join(f"{name}: {_listed(one)}" for name, one in gains.items()))
+    if not curves:
+        return [first, Finding(claims[1], "open", "one size alone was measured")]
+    return [first, figure.verdict(claims[1], all(curve[-1] > curve[0] / _FLAT for curve in curves.values()), growth)]
 
 
 def plot(records: Sequence[Record], axes: Axes) -> None:

@@ -21,7 +21,7 @@ from srj.databases.base import Question
 from srj.databases.mysql_session import Session
 from srj.databases.postgresql import INDEX_SETTINGS
 from srj.databases.postgresql_types import parameter
-from srj.experiments.delay_proxy import delayed
+from srj.experiments.delay_proxy import apart
 from srj.experiments.experiment import Measurement
 from srj.experiments.joins import Ask, Core, OneByOne, lru_cache
 from srj.experiments.plain_join import checksum, plain_join
@@ -223,8 +223,8 @@ def _through_proxy(seconds: float) -> Iterator[float]:
         return
     with (
         _echo() as port,
-        delayed("127.0.0.1", port, seconds) as proxy,
-        socket.create_connection(("127.0.0.1", proxy.port), _WAITS) as there,
+        apart("127.0.0.1", port, seconds) as proxy,
+        socket.create_connection(("127.0.0.1", proxy), _WAITS) as there,
     ):
         for _ in range(_PINGS):
             begun = time.perf_counter()

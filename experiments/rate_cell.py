@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pyarrow as pa
 from srj import Batch, Cache, Table
 from srj.cache_policies import simulate
 from srj.databases.base import Question
-from srj.experiments.delay_proxy import delayed
+from srj.experiments.delay_proxy import apart
 from srj.experiments.experiment import Measurement
 from srj.experiments.joins import Ask, Core, OneByOne, columnar_cache, lru_cache
 from srj.experiments.plain_join import added, checksum, plain_join
@@ -132,6 +132,19 @@ def headline(figures: Mapping[str, Any]) -> str:
     return f"{figures['rate']:,.0f} rows/s, {hits:.0%} hits, {keys:,.1f} keys a lookup"
 
 
+class Counts(NamedTuple):
+    """Of a trial: rows, those that hit at once, lookups, and their keys."""
+
+    rows: int
+    hits: int
+    lookups: int
+    keys: int
+
+
+def _counts(join: Join) -> Counts:
+    return Counts(join.rows, join.hits, join.lookups, join.keys)
+
+
 class _Bench:
     """One cell's relation, stream and join."""
 
@@ -148,25 +161,27 @@ class _Bench:
         self._misses = _expected_misses(contents, self._keys, self._capacity)
         self._taken = 0
         self._distances: list[tuple[float, int, int]] = []
+        self._counts: dict[float, Counts] = {}
         self._outputs: list[Checksum] = []
         self._plain_joins: list[Checksum] = []
 
     def measure(self) -> Measurement:
         """Search, and say what was seen."""
-        cell, join = self._cell, self._join
+        cell = self._cell
         precision = Precision(cell.share, cell.least_seconds, cell.most_seconds, cell.tries)
         if cell.way == "srj auto":
             self._carries(Trial(_ALL_AT_ONCE, cell.settling, waiting=0, growth=int(_ALL_AT_ONCE)))
         found = highest_rate(self._carries, self._grain, precision)
+        rows, hits, lookups, keys = self._counts[found.rate]
         figures = {
             "rate": found.rate,
             "above": found.above,
             # As in a simulation: of rows that wait for the same key but one is a miss.
-            "hit_ratio": 1 - join.keys / max(join.rows, 1),
-            "hit_at_once": join.hits / max(join.rows, 1),
+            "hit_ratio": 1 - keys / max(rows, 1),
+            "hit_at_once": hits / max(rows, 1),
             "expected_hit_ratio": 1 - self._misses,
-            "lookups": join.lookups,
-            "keys_per_lookup": join.keys / max(join.lookups, 1),
+            "lookups": lookups,
+            "keys_per_lookup": keys / max(lookups, 1),
             "trials": [[round(rate, 3), carried] for rate, carried in found.trials],
             **_distances_at(found.rate, self._distances),
         }
@@ -180,11 +195,13 @@ class _Bench:
         return max(rows, 2 * rate * self._join.lookup_seconds) if self._cell.way == "srj auto" else rows
 
     def _carries(self, trial: Trial) -> bool:
-        source = PacedSource(self._keys, self._taken, trial)
+        source, before = PacedSource(self._keys, self._taken, trial), _counts(self._join)
         output = self._join.carry(source)
         self._taken += source.taken
         self._outputs.append(added(checksum(part) for part in _joined_together(output)))
         self._plain_joins.append(checksum(plain_join(source.given(), self._relation)))
+        if source.is_carried:
+            self._counts[trial.rate] = Counts(*(now - then for now, then in zip(_counts(self._join), before, strict=True)))
         if isinstance(self._join, Core) and source.is_carried:
             self._distances.append((trial.rate, self._join.distance, self._join.predicted_distance))
         return source.is_carried
@@ -267,5 +284,5 @@ def far_away(url: str, seconds: float) -> Iterator[str]:
         yield url
         return
     known = DatabaseUrl.parse(url).resolve()
-    with delayed(known.host, known.port, seconds) as proxy:
-        yield plain_url(url, host="127.0.0.1", port=proxy.port)
+    with apart(known.host, known.port, seconds) as port:
+        yield plain_url(url, host="127.0.0.1", port=port)
