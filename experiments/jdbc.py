@@ -52,12 +52,10 @@ def table_options(url: str, table: str, rows: int) -> dict[str, str]:
         )
     place = f"[{known.host}]" if ":" in known.host else known.host
     dialect = known.dialect
-    scheme = "postgresql" if dialect == "postgresql" else "mariadb"
     # Spark quotes names as MySQL wants them only for URLs that begin with jdbc:mysql.
     tail = "" if dialect == "postgresql" else "?permitMysqlScheme"
-    scheme = "mysql" if tail else scheme
     return {
-        "url": f"jdbc:{scheme}://{place}:{known.port}/{known.database}{tail}",
+        "url": f"jdbc:{dialect}://{place}:{known.port}/{known.database}{tail}",
         "dbtable": table,
         "driver": _CLASSES[dialect],
         "user": known.user or "",

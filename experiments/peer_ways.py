@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pyarrow as pa
@@ -13,7 +13,6 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from srj import Table, srj_enrich
 from srj.experiments import peer_worker
 from srj.experiments.jdbc import driver_settings, table_options
-from srj.experiments.peers import Way
 from srj.experiments.relation import SCHEMA, mysql_connection, plain_url
 from srj.table import DatabaseUrl
 
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from srj.experiments.peers import Way
 
 IN_FLIGHT = 32  # lookups at a time of each worker where they are sent concurrently: two workers within 100 connections
 IN_LIST = 1000  # keys
@@ -118,8 +119,3 @@ class InList:
 
 def _chunks(keys: Sequence[int], size: int) -> Iterator[Sequence[int]]:
     return (keys[begin : begin + size] for begin in range(0, len(keys), size))
-
-
-def through_spark() -> list[Way]:
-    """All that Spark runs."""
-    return [way for way in get_args(Way) if way != "Flink"]

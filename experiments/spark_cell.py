@@ -1,12 +1,12 @@
 """One way to join one stream with one table through Spark: its rate, its rows' delay, and what it costs.
 
 One streaming query takes all micro-batches, from Parquet files of keys that appear when the micro-batch before has been joined.
-Those of phase ``"warm"`` start JVM, workers, connections and caches. Those of ``"rate"`` are as large as the way allows; the
-rate is of their rows and of what Spark calls their triggers' execution, and from the first one's begin to the last one's end
-the server's counts are taken. Those of ``"delay"`` have the same rows for all ways: a row's delay is from when its file
-appeared until it had left the join, by the clock of the JVM when what follows the join takes it. Every way warms up with the same
-micro-batches, however long that takes; each other phase ends when its time is over. Every row that comes out is compared with
-a plain join's, those of ``"warm"`` too.
+Those of phase ``"warm"`` start JVM, workers, connections and caches. Those of ``"rate"`` are as large as the way allows; the rate
+is of their rows and of what Spark calls their triggers' execution, and from the first one's begin to the last one's end the
+server's counts are taken. Those of ``"delay"`` have as many rows for all ways: a row's delay is from when its file appeared until
+it had left the join, by the clock of the JVM when what follows the join takes it. Every way warms up with as many micro-batches,
+of the sizes that it is measured with, however long that takes; each other phase ends when its time is over. Every row that comes
+out is compared with a plain join's, those of ``"warm"`` too.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def test_the_table_holds_each_figure_once_and_replaces_what_stood_there(tmp_path
     for _ in range(2):
         put_into(page, records)
         text = page.read_text()
-        assert text.startswith(f"before\n{BEGIN}\nAll ways join the same stream on two cores")
+        assert text.startswith(f"before\n{BEGIN}\nAll ways join streams of the same make on two cores")
         assert text.endswith(f"\n\n{rendered(records)}\n{END}\nafter\n")
         assert "what was" not in text
     page.write_text("nothing\n")

@@ -67,10 +67,14 @@ def _judge_rates(ledger: Ledger) -> None:
 
 
 def _judge_peers(ledger: Ledger) -> None:
-    """Each way has a rate, a delay and memory, and those that ask for each row count their lookups."""
+    """Each way has a rate, a delay and memory; those that ask for each key count their lookups, which the keys foretell."""
     figures = {record.cell["way"]: record.figures for record in ledger.latest(load("peers"))}
     for of_way in figures.values():
         assert 0 < of_way["delay_p50_ms"] <= of_way["delay_p99_ms"]
         assert min(of_way[name] for name in ("rate", "rows", "jvm_bytes", "python_bytes")) > 0
-    per_row = figures["a query per row"]
-    assert per_row["lookups_in_all"] == per_row["output_rows"]
+        assert of_way["rows"] == of_way["micro_batches"] * of_way["rows_a_micro_batch"]
+    for cold in ("one by one", "a query per row"):  # the one whose keys come once each, and the one that remembers nothing
+        assert figures[cold]["lookups_in_all"] == figures[cold]["output_rows"]
+    # The first micro-batch has each of 500 hot keys twice, once for each worker; of the others every second row has a key of its own.
+    asked, rows = (figures["one by one, async"][name] for name in ("lookups_in_all", "output_rows"))
+    assert 500 <= asked - (rows - 2 * 500) // 2 <= 2 * 500
