@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,18 +17,14 @@ import pyarrow.parquet as pq
 
 from srj import Batch, Cache, Table
 from srj.cache_policies import simulate
-from srj.databases.base import Question
 from srj.enrich import srj_enrich
 from srj.experiments.experiment import Measurement
-from srj.experiments.joins import Core
+from srj.experiments.joins import Core, relation_spec
 from srj.experiments.plain_join import checksum, plain_join
 from srj.experiments.relation import SCHEMA, ensure_relation, read_relation
 from srj.experiments.source import GIVEN_PIECE, GivenSource
 from srj.experiments.traces import trace
-from srj.lookup.describe import describe
 from srj.lookup.engine import Engine
-from srj.lookup.spec import LookupSpec
-from srj.options import LookupSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -119,10 +115,7 @@ def headline(figures: Mapping[str, Any]) -> str:
 
 def _by_core(keys: I64, url: str, table: str, capacity: int) -> tuple[pa.Table, int, int]:
     """What came out, rows that hit at once, and keys that were asked."""
-    lookups_of = Table(url, (table,))
-    question = Question(lookups_of.url, lookups_of.name, ("id",))
-    settings = replace(LookupSettings(), batch=_BATCH, cache=_cache(capacity), ttl=None, missing_ttl=None)
-    with closing(Core(Engine(LookupSpec(question, describe(question, 60.0), settings)), "input", _WAITING)) as core:
+    with closing(Core(Engine(relation_spec(url, table, _BATCH, _cache(capacity))), "input", _WAITING)) as core:
         output = core.carry(GivenSource(keys, 0, len(keys)))
         return pa.concat_tables(output).combine_chunks(), core.hits, core.keys
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import asyncpg
@@ -11,12 +12,17 @@ import cachetools
 import numpy as np
 import pyarrow as pa
 
+from srj import Batch, Cache, Table
+from srj.databases.base import Question
 from srj.databases.postgresql import INDEX_SETTINGS
 from srj.experiments.relation import SCHEMA, mysql_connection, plain_url
+from srj.lookup.describe import describe
 from srj.lookup.keys import Keys
 from srj.lookup.make_cache import make_cache
 from srj.lookup.operator import Operator
 from srj.lookup.order import Disorder
+from srj.lookup.spec import LookupSpec
+from srj.options import LookupSettings
 from srj.table import DatabaseUrl
 
 if TYPE_CHECKING:
@@ -26,9 +32,8 @@ if TYPE_CHECKING:
 
     from srj.experiments.source import PacedSource
     from srj.lookup.engine import Engine
-    from srj.lookup.interface import Cache
+    from srj.lookup.interface import Cache as StoredRows
     from srj.lookup.order import Order
-    from srj.lookup.spec import LookupSpec
 
     I64 = npt.NDArray[np.int64]
 
@@ -224,7 +229,15 @@ class Ask:
         return await self._connection.prepare(sql)
 
 
-def columnar_cache(spec: LookupSpec, keys: I64, relation: pa.Table) -> Cache:
+def relation_spec(url: str, table: str, batch: Batch, cache: Cache) -> LookupSpec:
+    """A lookup of the relation's rows by their id, in which nothing expires and a scan may take its time."""
+    looked_up = Table(url, (table,))
+    question = Question(looked_up.url, looked_up.name, ("id",))
+    settings = replace(LookupSettings(), batch=batch, cache=cache, ttl=None, missing_ttl=None, lookup_timeout=300.0)
+    return LookupSpec(question, describe(question, 60.0), settings)
+
+
+def columnar_cache(spec: LookupSpec, keys: I64, relation: pa.Table) -> StoredRows:
     """The cache that the spec asks for, with these keys in it, the last the newest; each is a position in the relation."""
     cache = make_cache(spec)
     rows = relation.select(SCHEMA.names[1:]).take(pa.array(keys)).combine_chunks()

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,23 +16,19 @@ import asyncpg
 import numpy as np
 import pyarrow as pa
 
-from srj import Batch, Cache, Table
-from srj.databases.base import Question
+from srj import Batch, Cache
 from srj.databases.mysql_session import Session
 from srj.databases.postgresql import INDEX_SETTINGS
 from srj.databases.postgresql_types import parameter
 from srj.experiments.delay_proxy import apart
 from srj.experiments.experiment import Measurement
-from srj.experiments.joins import Ask, Core, OneByOne, lru_cache
+from srj.experiments.joins import Ask, Core, OneByOne, lru_cache, relation_spec
 from srj.experiments.plain_join import checksum, plain_join
 from srj.experiments.rate_cell import far_away
 from srj.experiments.relation import SCHEMA, ensure_relation, plain_url, read_relation
 from srj.experiments.server_usage import ServerUsage
 from srj.experiments.source import GIVEN_PIECE, GivenSource
-from srj.lookup.describe import describe
 from srj.lookup.engine import Engine
-from srj.lookup.spec import LookupSpec
-from srj.options import LookupSettings
 from srj.table import DatabaseUrl
 
 if TYPE_CHECKING:
@@ -41,6 +37,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from srj.experiments.experiment import Cell, Checksum, Scale
+    from srj.lookup.spec import LookupSpec
 
     I64 = npt.NDArray[np.int64]
 
@@ -190,13 +187,8 @@ class _Lookups:
 
 
 def _spec(url: str, table: str, keys: int) -> LookupSpec:
-    lookups_of = Table(url, (table,))
-    question = Question(lookups_of.url, lookups_of.name, ("id",))
-    # Of the usual size: one that is full with a single answer does nothing but make room.
-    cache = Cache(ttl=None, shared=False)
-    batch = Batch(size=keys, in_flight=1)
-    settings = replace(LookupSettings(), batch=batch, cache=cache, ttl=None, missing_ttl=None, lookup_timeout=300.0)
-    return LookupSpec(question, describe(question, 60.0), settings)
+    # A cache of the usual size: one that is full with a single answer does nothing but make room.
+    return relation_spec(url, table, Batch(size=keys, in_flight=1), Cache(ttl=None, shared=False))
 
 
 def _opening(url: str, table: str, indexed: bool) -> Iterator[float]:

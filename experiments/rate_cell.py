@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from srj import Batch, Cache, Table
+from srj import Batch, Cache
 from srj.cache_policies import simulate
-from srj.databases.base import Question
 from srj.experiments.delay_proxy import apart
 from srj.experiments.experiment import Measurement
-from srj.experiments.joins import Ask, Core, OneByOne, columnar_cache, lru_cache
+from srj.experiments.joins import Ask, Core, OneByOne, columnar_cache, lru_cache, relation_spec
 from srj.experiments.plain_join import added, checksum, plain_join
 from srj.experiments.relation import ensure_relation, plain_url, read_relation
 from srj.experiments.search import Precision, highest_rate
 from srj.experiments.source import PacedSource, Trial
 from srj.experiments.traces import trace
-from srj.lookup.describe import describe
 from srj.lookup.engine import Engine
-from srj.lookup.spec import LookupSpec
-from srj.options import LookupSettings
 from srj.table import DatabaseUrl
 
 if TYPE_CHECKING:
@@ -211,11 +207,7 @@ class _Bench:
         if cell.way == "one by one":
             return OneByOne(Ask(url, table, indexed=cell.indexed), lru_cache(self._capacity, contents, self._relation))
         batch = Batch() if cell.way == "srj auto" else Batch(size=cell.batch, in_flight=cell.in_flight, max_wait=_FOR_EVER)
-        lookups_of = Table(url, (table,))
-        question = Question(lookups_of.url, lookups_of.name, ("id",))
-        cache = Cache(size=f"{self._capacity} rows", ttl=None, shared=False)
-        settings = replace(LookupSettings(), batch=batch, cache=cache, ttl=None, missing_ttl=None, lookup_timeout=300.0)
-        spec = LookupSpec(question, describe(question, 60.0), settings)
+        spec = relation_spec(url, table, batch, Cache(size=f"{self._capacity} rows", ttl=None, shared=False))
         return Core(Engine(spec, cache=columnar_cache(spec, contents, self._relation)), cell.order)
 
 

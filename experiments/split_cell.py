@@ -10,19 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from srj import Batch, Cache, Table
-from srj.databases.base import Question
+from srj import Batch, Cache
 from srj.experiments.experiment import Checksum, Measurement
-from srj.experiments.joins import Core
+from srj.experiments.joins import Core, relation_spec
 from srj.experiments.plain_join import added, checksum, plain_join
 from srj.experiments.relation import ensure_relation, read_relation
 from srj.experiments.source import GivenSource
 from srj.experiments.traces import trace
-from srj.lookup.describe import describe
 from srj.lookup.engine import Engine
 from srj.lookup.make_cache import CacheMaker
-from srj.lookup.spec import LookupSpec
-from srj.options import LookupSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -135,16 +131,13 @@ class Bench:
         table = ensure_relation(url, relation, indexed=indexed)
         self._relation = read_relation(url, table).sort_by("id")
         self._keys, self._taken = keys, 0
-        lookups_of = Table(url, (table,))
-        question = Question(lookups_of.url, lookups_of.name, ("id",))
-        settings = replace(LookupSettings(), batch=batch, ttl=None, missing_ttl=None, lookup_timeout=300.0)
-        spec = LookupSpec(question, describe(question, 60.0), settings)
+        spec = relation_spec(url, table, batch, Cache())
         self.memory = int(memory * CacheMaker(spec, Cache()).contents.nbytes(size_bytes=None, size_rows=relation))
         size: dict[str, Any] = (
             {"size": "auto", "memory": self.memory} if split == "auto" else {"size": int(share_of(split) * self.memory)}
         )
         cache = Cache(**size, ttl=None, missing_ttl=None, shared=False)
-        self.engine = Engine(replace(spec, settings=replace(settings, cache=cache)))
+        self.engine = Engine(replace(spec, settings=replace(spec.settings, cache=cache)))
         self.join = Core(self.engine, "any", None if split == "auto" else self._queue_bytes)
         self.output = self.plain_join = Checksum(0, 0)
         self.begin()

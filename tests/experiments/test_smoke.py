@@ -75,6 +75,6 @@ def _judge_peers(ledger: Ledger) -> None:
         assert of_way["rows"] == of_way["micro_batches"] * of_way["rows_a_micro_batch"]
     for cold in ("one by one", "a query per row"):  # the one whose keys come once each, and the one that remembers nothing
         assert figures[cold]["lookups_in_all"] == figures[cold]["output_rows"]
-    # The first micro-batch has each of 500 hot keys twice, once for each worker; of the others every second row has a key of its own.
+    # The first micro-batch has each of 500 hot keys twice, once for each worker; of the others half have keys of their own.
     asked, rows = (figures["one by one, async"][name] for name in ("lookups_in_all", "output_rows"))
     assert 500 <= asked - (rows - 2 * 500) // 2 <= 2 * 500
