@@ -43,11 +43,14 @@ def level(records: Sequence[Record], way: str) -> float | None:
 
 
 def plot(records: Sequence[Record], axes: Axes) -> None:
-    """Rates by size, with the baseline and srj's own choice as levels."""
+    """Rates by size, with the baseline and srj's own choice as levels; a level that was lost is named."""
     figure.draw(axes, figure.rates(figure.finished(records), "srj", size), "srj, so many keys, one lookup at a time")
     for way in (figure.BASELINE, "srj auto"):
         figure.draw_level(axes, level(records, way), way)
     figure.draw_lost(axes, [record for record in records if size(figure.cell(record))], size)
+    for record in records:
+        if record.state != "finished" and not size(figure.cell(record)):
+            axes.plot([], [], " ", label=f"{figure.cell(record).name}: {record.state}")
     figure.finish(axes, "keys in a lookup", log=True)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from srj.experiments.experiment import Experiment
+    from srj.experiments.ledger import Record
 
 app = typer.Typer(
     help="Measure the thesis's figures again, and experiments of your own.",
@@ -32,7 +33,7 @@ _MARKDOWN = Path("docs") / "experiments.md"
 
 @app.command("list")
 def list_experiments(output: _Output = _FOLDER) -> None:
-    """Show all experiments, and how many of their cells are finished at each scale."""
+    """Show all experiments, and how many of their cells are finished at each scale, of those that have run or can run here."""
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table as Grid  # noqa: PLC0415
 
@@ -47,9 +48,12 @@ def list_experiments(output: _Output = _FOLDER) -> None:
             counts = []
             for scale in SCALES:
                 records = ledger.latest(experiment, scale)
-                dialects = {record.dialect for record in records} or {""}
+                by_dialect: dict[str, list[Record]] = {}
+                for record in records:
+                    by_dialect.setdefault(record.dialect, []).append(record)
                 ended = sum(record.state == "finished" for record in records)
-                counts.append(f"{ended}/{len(experiment.cells(scale)) * len(dialects)}")
+                missing = sum(len(experiment.missing(scale, there)) for there in by_dialect.values() or [records])
+                counts.append(f"{ended}/{len(records) + missing}")
             grid.add_row(name, experiment.question, *counts)
         Console(width=None if sys.stdout.isatty() else 200).print(grid)
 

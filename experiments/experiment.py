@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -100,6 +101,8 @@ class Experiment:
         discussion: why findings are as they are, as far as known; shown below them.
         servers: dialects on which its cells can run, each cell on every one that is there; none: it needs no server.
         timeouts: seconds that a cell may take.
+        can_run: whether a cell can run here; one that can't is left out of a run, and nobody misses it.
+        needs: what cells need that can't run, in a few words.
     """
 
     name: str
@@ -115,6 +118,13 @@ class Experiment:
     discussion: str = ""
     servers: tuple[str, ...] = ("postgresql", "mysql")
     timeouts: Mapping[Scale, float] = field(default_factory=lambda: dict(_TIMEOUTS))
+    can_run: Callable[[Cell], bool] = lambda _: True
+    needs: str = ""
+
+    def missing(self, scale: Scale, records: Sequence[Record]) -> list[Cell]:
+        """The scale's cells that can run here, and of which none of a server's records is."""
+        known = {json.dumps(record.cell, sort_keys=True) for record in records}
+        return [cell for cell in self.cells(scale) if self.can_run(cell) and json.dumps(cell, sort_keys=True) not in known]
 
 
 def load(name: str) -> Experiment:

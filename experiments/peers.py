@@ -96,7 +96,7 @@ class PeerCell:
 
 def cells(scale: Scale) -> list[Cell]:
     """Each way at each point; at smoke scale each way once."""
-    ways: list[Way] = [way for way in get_args(Way) if way != "Flink" or os.environ.get(FLINK)]
+    ways: tuple[Way, ...] = get_args(Way)
     if scale == "smoke":
         sizes: dict[str, Any] = {
             "relation": 20_000,
@@ -119,6 +119,11 @@ def cells(scale: Scale) -> list[Cell]:
         for hits in (0.0, 0.5, 0.95)
         for way in ways
     ]
+
+
+def can_run(cell: Cell) -> bool:
+    """Flink only where its Python is named."""
+    return cell["way"] != "Flink" or bool(os.environ.get(FLINK))
 
 
 def run(cell: Cell, url: str) -> Measurement:
@@ -158,13 +163,17 @@ def check(records: Sequence[Record]) -> list[Finding]:
 
 
 def plot(records: Sequence[Record], axes: Axes) -> None:
-    """Rates as bars, a group for each way."""
+    """Rates as bars, a group for each way; cells without a rate are named, with what became of them."""
     points = by_point(records)
     ways = [way for way in get_args(Way) if any(way in there for there in points.values())]
     width = 0.8 / max(len(points), 1)
     for number, (point, there) in enumerate(points.items()):
-        places = np.arange(len(ways)) + width * (number - (len(points) - 1) / 2)
-        axes.bar(places, [float(there.get(way, {}).get("rate", np.nan)) for way in ways], width, label=point)
+        places = [ways.index(way) + width * (number - (len(points) - 1) / 2) for way in there]
+        axes.bar(places, [float(figures["rate"]) for figures in there.values()], width, label=point)
+    for record in records:
+        if record.state != "finished" or "unfit" in record.figures:
+            state = "does not fit" if record.state == "finished" else record.state
+            axes.plot([], [], " ", label=f"{label(record.cell)}: {state}")
     axes.set_yscale("log")
     axes.set_ylabel("rows/s")
     axes.set_xticks(np.arange(len(ways)), ways, rotation=30, ha="right", fontsize="small")
@@ -172,13 +181,12 @@ def plot(records: Sequence[Record], axes: Axes) -> None:
 
 
 def by_point(records: Sequence[Record]) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """The figures of the ways that carried anything, by where."""
+    """The figures of the ways that carried anything, by where; nothing of where none did."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for record in figure.finished(records):
         cell = PeerCell(**record.cell)
-        there = found.setdefault(cell.point, {})
         if "unfit" not in record.figures:
-            there[cell.way] = record.figures
+            found.setdefault(cell.point, {})[cell.way] = record.figures
     return found
 
 
@@ -214,4 +222,6 @@ EXPERIMENT = Experiment(
     plot=plot,
     label=label,
     headline=headline,
+    can_run=can_run,
+    needs=f"Flink, whose Python the environment variable {FLINK} names",
 )

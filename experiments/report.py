@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from srj.experiments.experiment import Experiment, Scale
     from srj.experiments.ledger import Ledger, Record
 
-_SIZES = {"smoke": "tiny, to try the program: its figures say nothing", "small": "small", "paper": "the thesis's"}
+_SIZES = {"smoke": " (tiny, to try the program: its figures say nothing)", "small": "", "paper": " (the thesis's)"}
 _DIALECTS = {"postgresql": "PostgreSQL", "mysql": "MySQL or MariaDB"}
 _STYLE = (
     "body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}img{max-width:100%}table{border-collapse:collapse}"
@@ -42,8 +42,8 @@ def plotted(experiment: Experiment, records: Sequence[Record]) -> bytes:
 
 
 def found(experiment: Experiment, records: Sequence[Record]) -> list[Finding]:
-    """What a server's records say; where cells have not run, nothing."""
-    missing = len(experiment.cells(records[0].scale)) - len(records)
+    """What a server's records say; where cells that can run here have not run, nothing."""
+    missing = len(experiment.missing(records[0].scale, records))
     if missing:
         return [Finding(experiment.claim, "open", f"{missing} cells have not run; run: srj experiment run {experiment.name}")]
     return experiment.check(records)
@@ -127,11 +127,10 @@ def _html_section(experiment: Experiment, records: Sequence[Record], findings: S
     yield "<table><tr><th>claim<th>we find<th>for"
     for one in findings:
         yield f'<tr><td>{escaped(one.claim)}<td class="{one.verdict}">{one.verdict}<td>{escaped(one.why)}'
-    yield (
-        f"</table><p>{escaped(experiment.discussion)}</p><ul>"
-        + "".join(f"<li>{escaped(line)}" for line in _notes(records))
-        + "</ul>"
-    )
+    yield "</table>"
+    if experiment.discussion:
+        yield f"<p>{escaped(experiment.discussion)}</p>"
+    yield "<ul>" + "".join(f"<li>{escaped(line)}" for line in _notes(records)) + "</ul>"
     yield "<details><summary>all cells</summary><table><tr><th>cell<th>result"
     for record in records:
         yield f"<tr><td>{escaped(experiment.label(record.cell))}<td>{escaped(_result(experiment, record))}"
@@ -144,13 +143,19 @@ def _title(experiment: Experiment, records: Sequence[Record]) -> str:
 
 
 def _notes(records: Sequence[Record]) -> Iterator[str]:
-    """What it ran on."""
-    last = records[-1]
-    yield f"scale {last.scale} ({_SIZES[last.scale]}); {len(records)} cells, {sum(record.seconds for record in records):,.0f} s"
-    yield f"{last.machine}; " + ", ".join(f"{name} {version}" for name, version in last.versions.items())
-    yield f"until {max(record.started for record in records)}; {last.server}"
+    """What it ran on: all that occurs, for cells may have run at different times."""
+    scale = records[0].scale
+    yield f"scale {scale}{_SIZES[scale]}; {len(records)} cells, {sum(record.seconds for record in records):,.0f} s"
+    yield from dict.fromkeys(f"{record.machine}; {_versions(record)}" for record in records)
+    yield f"until {max(record.started for record in records)}; {', '.join(dict.fromkeys(record.server for record in records))}"
+    if len({record.code for record in records}) > 1:
+        yield "cells of several states of the code: compare with care"
     rows = sum(int(record.figures.get("output_rows", 0)) for record in records)
     yield f"{rows:,} rows came out of the finished cells, the same as a plain join gives"
+
+
+def _versions(record: Record) -> str:
+    return ", ".join(f"{name} {version}" for name, version in record.versions.items())
 
 
 def _result(experiment: Experiment, record: Record) -> str:

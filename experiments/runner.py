@@ -16,7 +16,7 @@ from urllib.parse import quote
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from srj.experiments.experiment import load
-from srj.experiments.ledger import Record, key_of, machine, versions
+from srj.experiments.ledger import Record, code_hash, key_of, machine, versions
 from srj.table import DatabaseUrl
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def run(
     fresh: bool = False,
     timeout: float | None = None,
 ) -> Tally:
-    """Run the cells of experiments that are not finished.
+    """Run the cells of experiments that are not finished; those that can't run here are left out, and said once.
 
     Args:
         names: of experiments, or paths of files.
@@ -68,8 +68,9 @@ def run(
         (name, experiment, cell, dialect)
         for name in names
         for experiment in [load(name)]
+        for cells in [_able(experiment, scale, console)]
         for dialect in (servers.chosen(experiment.servers) if experiment.servers else [""])
-        for cell in experiment.cells(scale)
+        for cell in cells
     ]
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
@@ -88,6 +89,17 @@ def run(
                 progress.console.print(f"{label}: {told}", soft_wrap=True, markup=False, highlight=False)
             progress.advance(task)
     return tally
+
+
+def _able(experiment: Experiment, scale: Scale, console: Console) -> list[Cell]:
+    """The cells that can run here; what others need is shown."""
+    cells = experiment.cells(scale)
+    able = [cell for cell in cells if experiment.can_run(cell)]
+    if len(able) < len(cells):
+        why = f"they need {experiment.needs}" if experiment.needs else "they can't run here"
+        told = f"{experiment.name}: {len(cells) - len(able)} of {len(cells)} cells are left out: {why}"
+        console.print(told, soft_wrap=True, markup=False, highlight=False)
+    return able
 
 
 def _run_cell(
@@ -111,6 +123,7 @@ def _run_cell(
         versions=versions(),
         machine=machine(),
         server=servers.described(dialect),
+        code=code_hash(),
     )
 
 

@@ -106,7 +106,9 @@ class ServerUsage:
     async def _postgresql_counts(self) -> tuple[int | None, float | None]:
         if not self._counts:
             return None, None
-        connection = await asyncpg.connect(plain_url(self._url), server_settings={f"{_EXTENSION}.track": "none"})
+        # An own server shall not count this; elsewhere an ordinary user may not say so, and the query does not name the table.
+        settings = {f"{_EXTENSION}.track": "none"} if self._is_own else {}
+        connection = await asyncpg.connect(plain_url(self._url), server_settings=settings)
         try:
             named = "query LIKE '%' || $1 || '%' AND query ILIKE '%SELECT%'"
             sums = "coalesce(sum(calls), 0)::bigint, coalesce(sum(total_exec_time), 0)::float8 / 1000"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import subprocess
 import sys
 import time
@@ -14,23 +16,31 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from matplotlib.figure import Figure
+from rich.console import Console
+from typer.testing import CliRunner
 
 from srj.errors import RequestError
-from srj.experiments import peer_worker
+from srj.experiments import peer_worker, runner
+from srj.experiments.commands import app
+from srj.experiments.experiment import load
 from srj.experiments.jdbc import JARS, driver_settings, table_options
-from srj.experiments.ledger import Record
+from srj.experiments.ledger import Ledger, Record
 from srj.experiments.peer_stream import FILES, parts_of, write_part
 from srj.experiments.peer_ways import InList
 from srj.experiments.peers import FLINK, PeerCell, by_point, cells, check, headline, plot
 from srj.experiments.peers_table import BEGIN, END, put_into, rendered
 from srj.experiments.relation import SCHEMA, drop_relations, ensure_relation, relation_name
+from srj.experiments.report import found
 from srj.experiments.server_usage import ServerUsage, Usage
 from srj.experiments.servers import Servers
+from srj.experiments.split_cell import SPLITS
+from srj.table import DatabaseUrl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from srj.experiments.experiment import Experiment
     from tests.servers import Server
 
 ROWS = 2_000
@@ -148,11 +158,67 @@ def test_a_users_server_is_left_as_it_is(postgres: Server) -> None:
     assert postgres.execute("SELECT 1 FROM pg_extension WHERE extname = 'pg_stat_statements'") == []
 
 
-def test_flink_is_among_the_ways_only_where_its_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(FLINK, raising=False)
-    assert "Flink" not in {cell["way"] for cell in cells("small")}
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_an_ordinary_user_of_a_server_that_counts_knows_its_queries(url: str) -> None:
+    """It may not say that its own connection is not counted."""
+    table = ensure_relation(url, ROWS, indexed=True)
+    _execute(
+        url,
+        "CREATE EXTENSION IF NOT EXISTS pg_stat_statements; CREATE ROLE ordinary LOGIN PASSWORD 'simple'; "
+        f"GRANT pg_read_all_stats TO ordinary; GRANT SELECT ON {table} TO ordinary; "
+        # To it, this is a server like any other.
+        "ALTER ROLE ordinary SET srj.experiments = 'off'; ALTER ROLE ordinary SET pg_stat_statements.track = 'top'",
+    )
+    server = DatabaseUrl.parse(url).resolve()
+    theirs = f"postgresql://ordinary:simple@{server.host}:{server.port}/{server.database}"
+    with ServerUsage(theirs, table) as usage:
+        before = usage()
+        InList(theirs, table)([1])
+        assert _more(usage(), before) == 1
+
+
+def test_flink_is_always_listed_and_nobody_misses_it_where_its_python_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is, its cells are missing until they have run; what has run stays in the report, here as there."""
+    experiment = load("peers")
+    everything = cells("small")
+    assert sum(cell["way"] == "Flink" for cell in everything) == 6
+    others = [_record("", 0.0, cell=cell) for cell in everything if cell["way"] != "Flink"]
     monkeypatch.setenv(FLINK, "python")
-    assert sum(cell["way"] == "Flink" for cell in cells("small")) == 6
+    assert cells("small") == everything
+    assert [one.why.partition(";")[0] for one in found(experiment, others)] == ["6 cells have not run"]
+    monkeypatch.delenv(FLINK)
+    assert cells("small") == everything
+    assert {one.verdict for one in found(experiment, others)} == {"agrees"}
+    (flink,) = (cell for cell in everything if cell["way"] == "Flink" and (cell["relation"], cell["hits"]) == (1_000_000, 0.5))
+    faster = [*others, _record("", 0.0, cell=flink, rate=2.0)]
+    assert [one.claim.partition(": ")[2] for one in found(experiment, faster) if one.verdict == "differs"] == ["1 M rows, 50% hits"]
+    assert len(experiment.missing("small", others[:1])) == len(others) - 1
+
+
+def test_a_run_says_once_how_many_cells_can_not_run_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They are neither tried nor failed; the list does not wait for them either."""
+    monkeypatch.delenv(FLINK, raising=False)
+    tried: list[str] = []
+
+    def run_cell(name: str, experiment: Experiment, scale: Any, cell: dict[str, Any], *others: Any) -> Record:
+        del name, experiment, scale, others
+        tried.append(cell["way"])
+        return _record(cell["way"], cell["hits"], cell=cell, scale="smoke")
+
+    monkeypatch.setattr(runner, "_run_cell", run_cell)
+    said = io.StringIO()
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    with Servers() as servers:  # none is started
+        tally = runner.run(["peers"], "smoke", ledger, servers, Console(file=said, width=200))
+    assert (tally.finished, tally.failed, tally.timeout, tally.skipped) == (8, 0, 0, 0)
+    assert len(tried) == 8
+    assert "Flink" not in tried
+    assert said.getvalue().count("left out") == 1
+    assert f"peers: 1 of 9 cells are left out: they need Flink, whose Python the environment variable {FLINK}" in said.getvalue()
+    listed = CliRunner().invoke(app, ["list", "--output", str(tmp_path)]).output
+    assert re.search(r"peers .* 8/8 .* 0/48 .* 0/48 ", listed)
+    monkeypatch.setenv(FLINK, "python")
+    assert " 8/9 " in CliRunner().invoke(app, ["list", "--output", str(tmp_path)]).output
 
 
 def test_a_driver_is_a_file_or_a_package_and_the_login_is_no_part_of_its_url() -> None:
@@ -211,6 +277,67 @@ def test_a_faster_peer_is_a_claim_that_differs() -> None:
     assert headline(records[0].figures).startswith("100 rows/s, delay 50 ms (p99 80), 12 queries for 10,000 rows, 3.0 s of")
 
 
+def test_a_peer_without_a_rate_is_named_in_the_picture() -> None:
+    """With what became of it, and without an empty bar; also where nothing has a rate."""
+    records = [
+        _record("srj", 0.5),
+        _record("one by one", 0.5, state="timeout"),
+        _record("broadcast join", 0.5, unfit="too large"),
+        _record("broadcast join", 0.95, unfit="too large"),
+    ]
+    lost = [
+        "one by one (1 M rows, 50% hits): timeout",
+        "broadcast join (1 M rows, 50% hits): does not fit",
+        "broadcast join (1 M rows, 95% hits): does not fit",
+    ]
+    assert legend("peers", records) == [*lost, "1 M rows, 50% hits"]
+    axes = Figure().subplots()
+    load("peers").plot(records, axes)
+    assert [bar.get_height() for bar in axes.patches] == [1.0]
+    assert legend("peers", records[1:]) == lost
+
+
+def test_a_lost_level_is_named_in_the_picture() -> None:
+    """The baseline, and srj's own choice, which have no size at which a gap could be."""
+    figures = {"rate": 1000.0}
+    made = [
+        Record("", "fig_4_15", "small", cell, "postgresql", state, "", 1.0, figures if state == "finished" else {}, "", {}, "", "")
+        for cell in load("fig_4_15").cells("small")
+        for state in ["finished" if cell["way"] == "srj" else "failed"]
+    ]
+    assert legend("fig_4_15", made) == ["srj, so many keys, one lookup at a time", "one by one: failed", "srj auto: failed"]
+
+
+def test_a_lost_setting_is_named_in_the_picture() -> None:
+    """The others are drawn, with the divisions' names; where nothing has finished, only what was lost is told."""
+    throughput = {"throughput": dict.fromkeys(SPLITS, (1000, 1100))}
+    made = [
+        Record(
+            "", "fig_5_4", "small", cell, "postgresql", state, "", 1.0, throughput if state == "finished" else {}, "", {}, "", ""
+        )
+        for cell in load("fig_5_4").cells("small")
+        for state in ["finished" if cell["indexed"] else "failed"]
+    ]
+    lost = [f"memory {memory}% of the relation, lookups one at a time, no index: failed" for memory in (2, 4, 8, 16)]
+    drawn = [*SPLITS[:-1], "auto, lookups one at a time", "auto, lookups several"]
+    assert legend("fig_5_4", made) == drawn + lost
+    axes = Figure().subplots()
+    load("fig_5_4").plot(made, axes)
+    assert [len(line.get_xdata()) for line in axes.lines] == [4] * 10 + [0] * 4
+    assert legend("fig_5_4", [record for record in made if record.state == "failed"]) == lost
+
+
+def legend(name: str, records: list[Record]) -> list[str]:
+    """What the picture names; it can be drawn."""
+    figure = Figure()
+    axes = figure.subplots()
+    load(name).plot(records, axes)
+    figure.savefig(io.BytesIO())
+    told = axes.get_legend()
+    assert told is not None
+    return [text.get_text() for text in told.get_texts()]
+
+
 def _more(after: Usage, before: Usage) -> int:
     assert after.queries is not None
     assert before.queries is not None
@@ -240,10 +367,10 @@ def _execute(url: str, sql: str) -> None:
     asyncio.run(run())
 
 
-def _record(way: Any, hits: float, state: Any = "finished", **figures: Any) -> Record:
+def _record(way: Any, hits: float, state: Any = "finished", cell: Any = None, scale: Any = "small", **figures: Any) -> Record:
     measured = {"rate": 1.0, "rows": 10_000, "delay_p50_ms": 50.0, "delay_p99_ms": 80.0, "queries": 12, "cpu_seconds": 0.03}
     measured |= {"jvm_bytes": 500_000_000, "python_bytes": 200_000_000}
     shown = figures if "unfit" in figures else measured | figures
-    cell = asdict(PeerCell(way, hits))
+    cell = cell or asdict(PeerCell(way, hits))
     started = "2026-01-02T03:04:05+00:00"
-    return Record("k", "peers", "small", cell, "postgresql", state, started, 1.0, shown, "", {}, "M", "S")
+    return Record("k", "peers", scale, cell, "postgresql", state, started, 1.0, shown, "", {}, "M", "S")

@@ -6,16 +6,21 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
 
 from srj.errors import RequestError
+from srj.experiments import fig_4_22
+from srj.experiments import ledger as ledgers
 from srj.experiments.commands import app
 from srj.experiments.experiment import NAMES, load
-from srj.experiments.ledger import Ledger
+from srj.experiments.ledger import Ledger, Record, code_hash, key_of, versions
+from srj.experiments.report import found, write_report
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -93,6 +98,7 @@ def test_each_end_of_a_cell_is_recorded_and_the_others_go_on(folder: Path) -> No
     finished = lines(folder)[-1]
     assert finished["figures"] == {"square": 25, "output_rows": 2, "checksum": "0000000000000005"}
     assert finished["versions"]["python"]
+    assert finished["code"] == code_hash()
     assert finished["seconds"] > 0
 
 
@@ -131,6 +137,109 @@ def test_the_report_and_the_plot_show_what_the_ledger_holds(folder: Path) -> Non
     markdown = (folder / "out" / "page.md").read_text()
     assert "| they do. | open | 1 cells have not run; run: srj experiment run own |" in markdown
     assert "plain join, Checksum" not in markdown
+
+
+def test_the_code_of_a_figure_is_all_that_is_measured_and_that_measures() -> None:
+    """Not other figures, nor what only shows results; so is what packages there are."""
+    places = list(ledgers._sources())
+    for place in ("sizing/split", "operators/worker", "cache_policies/lru", "enrich", "options", "session", "stream_columns"):
+        assert f"srj/{place}.py" in places
+    assert {"srj/lookup/engine.py", "srj/experiments/rate_cell.py", "srj/experiments/traces/tpch.py"} <= set(places)
+    assert not [place for place in places if "/fig_" in place or place in {"srj/cli.py", "srj/experiments/report.py"}]
+    files = list(ledgers._sources().values())
+    assert len(set(files)) == len(files)
+    assert {"pyspark", "pandas", "numba"} <= set(versions())
+
+
+def test_the_code_is_the_same_wherever_its_folders_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the repository they are folders apart, installed they are within srj; another content is other code."""
+
+    def hashed(content: str, **folders: str) -> str:
+        for package, folder in folders.items():
+            (tmp_path / folder).mkdir(parents=True)
+            (tmp_path / folder / "module.py").write_text(f"{package} {content}")
+
+        def spec_of(name: str) -> Any:
+            return SimpleNamespace(submodule_search_locations=[str(tmp_path / folders[name.rpartition(".")[2]])])
+
+        monkeypatch.setattr(ledgers, "find_spec", spec_of)
+        return code_hash.__wrapped__()
+
+    parts = ("operators", "cache_policies", "experiments")
+    apart = hashed("1", srj="a/srj", **{part: f"a/{part}" for part in parts})
+    assert hashed("1", srj="b/srj", **{part: f"b/srj/{part}" for part in parts}) == apart
+    assert hashed("2", srj="c/srj", **{part: f"c/{part}" for part in parts}) != apart
+
+
+def test_another_content_of_ones_own_trace_is_another_cell(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("page\n1\n2\n")
+    cell = fig_4_22.own(path, "page")[0]
+    key = key_of("fig_4_22", cell, "S")
+    assert key_of("fig_4_22", cell, "S") == key
+    path.write_text("page\n1\n3\n")
+    assert key_of("fig_4_22", cell, "S") != key
+    path.unlink()
+    assert key_of("fig_4_22", cell, "S") != key  # the cell says what is wrong
+
+
+def test_results_of_the_present_code_count_before_later_ones_and_a_mixture_is_told(tmp_path: Path) -> None:
+    """Else the last counts, a failed one too; the report names each machine, server and set of versions."""
+    experiment = replace(load("fig_4_15"), plot=lambda _, axes: axes.plot([1]))
+    first, second, third, *_ = experiment.cells("smoke")
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+
+    def ran(cell: Any, state: Any, of_code: str, machine: str = "M", server: str = "S", **packages: str) -> Record:
+        figures = {"rate": 1.0, "hit_ratio": 0.5, "keys_per_lookup": 1.0} if state == "finished" else {}
+        record = Record("", "fig_4_15", "smoke", cell, "", state, "2026", 1.0, figures, "E", packages, machine, server, of_code)
+        ledger.append(record)
+        return record
+
+    ran(first, "finished", code_hash())
+    ours = ran(first, "failed", code_hash(), "M1", "S1", numpy="1")
+    ran(first, "finished", "older")
+    ran(second, "finished", "older")
+    other = ran(second, "failed", "old", "M2", "S2", numpy="2")
+    assert ledger.latest(experiment) == [ours, other]
+    old = asdict(ran(third, "finished", ""))
+    del old["code"]
+    with ledger.path.open("a") as file:
+        file.write(json.dumps(old | {"machine": "M3"}) + "\n")
+    assert [record.machine for record in ledger.latest(experiment)] == ["M1", "M2", "M3"]
+    pages = tmp_path / "page.html", tmp_path / "page.md"
+    write_report([experiment], ledger, None, *pages)
+    for text in (page.read_text() for page in pages):
+        for told in ("M1; numpy 1", "M2; numpy 2", "S1, S2, S", "cells of several states of the code: compare with care"):
+            assert told in text
+    ledger.path.unlink()
+    ran(first, "finished", "one")
+    ran(second, "finished", "one")
+    write_report([experiment], ledger, None, *pages)
+    assert "several states" not in pages[1].read_text()
+
+
+def test_the_report_says_the_scale_once_and_shows_a_discussion_only_where_there_is_one(tmp_path: Path) -> None:
+    experiment = replace(load("fig_4_15"), plot=lambda _, axes: axes.plot([1]), discussion="")
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    cell = experiment.cells("small")[0]
+    ledger.append(Record("", "fig_4_15", "small", cell, "", "failed", "", 1.0, {}, "E", {}, "M", "S"))
+    pages = tmp_path / "page.html", tmp_path / "page.md"
+    write_report([experiment], ledger, None, *pages)
+    assert "- scale small; 1 cells, 1 s\n" in pages[1].read_text()
+    assert "<p></p>" not in pages[0].read_text()
+    write_report([replace(experiment, discussion="For a reason.")], ledger, None, *pages)
+    assert "<p>For a reason.</p>" in pages[0].read_text()
+
+
+def test_cells_that_can_not_run_here_are_not_missed() -> None:
+    """But for those, what has not run is."""
+    experiment = load("fig_4_15")
+    cells = experiment.cells("small")
+    one = Record("", "fig_4_15", "small", cells[0], "", "failed", "", 1.0, {}, "E", {}, "M", "S")
+    assert found(experiment, [one])[0].why.startswith(f"{len(cells) - 1} cells have not run")
+    able = replace(experiment, can_run=lambda cell: cell in cells[:3])
+    assert found(able, [one])[0].why.startswith("2 cells have not run")
+    assert "have not run" not in found(replace(experiment, can_run=lambda _: False), [one])[0].why
 
 
 @pytest.mark.parametrize("name", NAMES)

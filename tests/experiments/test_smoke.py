@@ -33,7 +33,7 @@ def test_every_cell_gives_the_rows_of_a_plain_join(tmp_path: Path, postgres: Ser
     for name in NAMES:
         experiment = load(name)
         records = ledger.latest(experiment)
-        assert len(records) == len(experiment.cells("smoke"))
+        assert len(records) == sum(map(experiment.can_run, experiment.cells("smoke")))
         for record in records:
             assert record.state == "finished", record.error
             assert record.figures["output_rows"] > 0
