@@ -81,6 +81,10 @@ EXPERIMENT = Experiment(
     title="Figure 4.14: simulation and a real engine",
     question="Does simulation foresee what a real engine does, at each size of the cache?",
     claim="simulator and engine carry the same rates, with 10 to 90 % of the keys cached. Here: equal hit ratios, which decide it.",
+    discussion=(
+        "Spark's operator reads on while lookups are under way, and a row whose key is on its way is no miss: with a "
+        "small cache that makes hits which the simulation, where an answer is there at once, does not know."
+    ),
     cells=cells,
     run=hits_cell.run,
     check=check,
