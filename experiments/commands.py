@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from srj.errors import RequestError, SrjError
+from srj.errors import RequestError
+from srj.experiments.command_ends import stopped_by_signals, told
+from srj.experiments.masking import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from srj.experiments.experiment import Experiment
-    from srj.experiments.ledger import Record
+    from srj.experiments.ledger import Ledger, Record
 
 app = typer.Typer(
     help="Measure the thesis's figures again, and experiments of your own.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _number(value: float | None) -> float | None:
+    # Between no bounds, and outside none.
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter("nan is no number of seconds.")
+    return value
+
 
 _Names = Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="As in the list, or a Python file of your own.")]
 _All = Annotated[bool, typer.Option("--all", help="All in the list.")]
@@ -40,7 +48,7 @@ def list_experiments(output: _Output = _FOLDER) -> None:
     from srj.experiments.experiment import NAMES, SCALES, load  # noqa: PLC0415
     from srj.experiments.ledger import Ledger  # noqa: PLC0415
 
-    with _told():
+    with told():
         ledger = Ledger(output / "ledger.jsonl")
         grid = Grid("name", "question", *SCALES)
         for name in NAMES:
@@ -56,6 +64,7 @@ def list_experiments(output: _Output = _FOLDER) -> None:
                 counts.append(f"{ended}/{len(records) + missing}")
             grid.add_row(name, experiment.question, *counts)
         Console(width=None if sys.stdout.isatty() else 200).print(grid)
+        _say_unreadable(ledger)
 
 
 @app.command("run")
@@ -66,7 +75,10 @@ def run_experiments(
         _Scale, typer.Option(help="smoke: seconds; small: minutes a figure on 2 cores; paper: as in the thesis.")
     ] = "small",
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure finished cells again.")] = False,
-    timeout: Annotated[float | None, typer.Option(help="Seconds for each cell, in place of the experiment's own.", min=0.1)] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(help="Seconds for each cell, in place of the experiment's own.", min=0.1, max=1_000_000, callback=_number),
+    ] = None,
     postgres_url: Annotated[
         str | None, typer.Option(metavar="URL", help="Of your own server, where tables srj_experiment_… are made and dropped.")
     ] = None,
@@ -87,14 +99,21 @@ def run_experiments(
     from srj.experiments.runner import run  # noqa: PLC0415
     from srj.experiments.servers import Servers  # noqa: PLC0415
 
-    with _told():
+    with told(), stopped_by_signals():
         chosen, ledger = _chosen(names, every), Ledger(output / "ledger.jsonl")
-        with Servers(postgres_url, mysql_url) as servers:
-            tally = run(chosen, scale, ledger, servers, Console(), fresh=fresh, timeout=timeout)
-    typer.echo(
-        f"{tally.finished} cells finished, {tally.failed} failed, {tally.timeout} took too long, "
-        f"{tally.skipped} were finished before"
-    )
+        servers = Servers(postgres_url, mysql_url)
+        ledger.open_for_writing()
+        try:
+            with servers:
+                tally = run(chosen, scale, ledger, servers, Console(), fresh=fresh, timeout=timeout)
+            typer.echo(
+                f"{tally.finished} cells finished, {tally.failed} failed, {tally.timeout} took too long, "
+                f"{tally.skipped} were finished before"
+            )
+        finally:
+            for what in servers.left:
+                typer.echo(f"srj: {what}", err=True)
+            _say_unreadable(ledger)
     if tally.failed or tally.timeout:
         raise typer.Exit(1)
 
@@ -106,19 +125,30 @@ def plot_experiments(
     scale: Annotated[_Scale | None, typer.Option(help="By default that which ran last.")] = None,
     output: _Output = _FOLDER,
 ) -> None:
-    """Draw a picture of each experiment's results; measures nothing."""
-    with _told():
+    """Draw a picture of each experiment's results; measures nothing. Exit code 1: some can't be drawn."""
+    with told():
         from srj.experiments.ledger import Ledger  # noqa: PLC0415
+        from srj.experiments.pages import write  # noqa: PLC0415
         from srj.experiments.report import by_server, plotted  # noqa: PLC0415
 
+        ledger, failed = Ledger(output / "ledger.jsonl"), False
         for experiment in _loaded(names, every):
-            records = Ledger(output / "ledger.jsonl").latest(experiment, scale)
+            records = ledger.latest(experiment, scale)
             for name, of_server in by_server(experiment.name, records).items():
                 path = output / f"{name}.png"
-                path.write_bytes(plotted(experiment, of_server))
-                typer.echo(f"{path}")
+                try:
+                    picture = plotted(experiment, of_server)
+                except Exception as error:  # a record of another version, a plot of one's own: the others go on
+                    typer.echo(f"srj: {name} can't be drawn: {printable(f'{type(error).__name__}: {error}')}", err=True)
+                    failed = True
+                else:
+                    write(path, picture)
+                    typer.echo(f"{path}")
             if not records:
                 typer.echo(f"{experiment.name}: no results yet; run: srj experiment run {experiment.name}")
+        _say_unreadable(ledger)
+    if failed:
+        raise typer.Exit(1)
 
 
 @app.command("report")
@@ -133,18 +163,23 @@ def report_experiments(
     output: _Output = _FOLDER,
 ) -> None:
     """Write report.html, one page with all in it, and a page in Markdown: plots, the thesis's claims, our findings."""
-    with _told():
+    with told():
         from srj.experiments.experiment import load  # noqa: PLC0415
         from srj.experiments.ledger import Ledger  # noqa: PLC0415
+        from srj.experiments.pages import check_page  # noqa: PLC0415
         from srj.experiments.peers_table import put_into  # noqa: PLC0415
         from srj.experiments.report import write_report  # noqa: PLC0415
 
         ledger = Ledger(output / "ledger.jsonl")
+        peers = [] if readme is None else ledger.latest(load("peers"), scale)
+        if readme is not None:
+            check_page(readme, peers)
         for path in write_report(_loaded(names, every or not names), ledger, scale, output / "report.html", markdown):
             typer.echo(f"{path}")
         if readme is not None:
-            put_into(readme, ledger.latest(load("peers"), scale))
+            put_into(readme, peers)
             typer.echo(f"{readme}")
+        _say_unreadable(ledger)
 
 
 def _chosen(names: list[str] | None, every: bool) -> list[str]:
@@ -164,23 +199,6 @@ def _loaded(names: list[str] | None, every: bool) -> list[Experiment]:
     return [load(name) for name in _chosen(names, every)]
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    """Errors in one sentence, what is not installed among them."""
-    try:
-        yield
-    except SrjError as error:
-        typer.echo(f"srj: {error}", err=True)
-        raise typer.Exit(2 if isinstance(error, RequestError) else 1) from None
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "srj":
-            raise
-        typer.echo(
-            f"srj: expected the package {error.name}, which is not installed; install srj with its extra, as by "
-            "pip install '.[experiments]'",
-            err=True,
-        )
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        typer.echo("stopped; what has finished is kept", err=True)
-        raise typer.Exit(130) from None
+def _say_unreadable(ledger: Ledger) -> None:
+    if ledger.unreadable:
+        typer.echo(f"srj: {ledger.unreadable} lines of {ledger.path} can't be read, and are left out", err=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,29 +130,18 @@ def load(name: str) -> Experiment:
     """An experiment by its name, or of one's own by its file's path; a file assigns it to ``EXPERIMENT``.
 
     Raises:
-        RequestError: there is no such experiment.
+        RequestError: there is no such experiment, or the file is wrong.
     """
     if name.endswith(".py"):
-        module = _from_file(Path(name))
-    elif name in NAMES:
-        module = importlib.import_module(f"srj.experiments.{name}")
-    else:
+        from srj.experiments.own_file import from_file  # noqa: PLC0415  it needs this module
+
+        return from_file(Path(name))
+    if name not in NAMES:
         raise RequestError(f"expected an experiment's name or a Python file, got {name!r}; {nearest(name, NAMES)}")
-    experiment = getattr(module, "EXPERIMENT", None)
-    if not isinstance(experiment, Experiment):
-        raise RequestError(f"expected an Experiment assigned to EXPERIMENT in {name!r}, found none; see srj.experiments.experiment")
+    experiment: Experiment = importlib.import_module(f"srj.experiments.{name}").EXPERIMENT
     return experiment
 
 
 def source_of(name: str) -> Path:
     """The file that `load` reads."""
     return Path(name) if name.endswith(".py") else Path(__file__).with_name(f"{name}.py")
-
-
-def _from_file(path: Path) -> object:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise RequestError(f"expected a Python file with an experiment, got {str(path)!r}, which is none; correct the path")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

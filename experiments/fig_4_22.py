@@ -123,13 +123,13 @@ def _hits(records: Sequence[Record]) -> str:
 
 
 def _names(records: Sequence[Record]) -> list[str]:
-    return list(dict.fromkeys(figure.cell(record).trace for record in records))
+    return list(dict.fromkeys(figure.cell(record).stream for record in records))
 
 
 def _of(records: Sequence[Record], name: str, way: str) -> list[Record]:
     """Of a stream those of a way, with the baseline."""
     wanted = _WAYS[way]
-    there = [record for record in records if record.cell["trace"] == name]
+    there = [record for record in records if figure.cell(record).stream == name]
     return [
         one for one in there if one.cell["way"] == figure.BASELINE or all(one.cell[key] == value for key, value in wanted.items())
     ]

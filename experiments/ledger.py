@@ -6,15 +6,18 @@ import hashlib
 import json
 import os
 import platform
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
+from srj.errors import RequestError
 from srj.experiments.experiment import source_of
+from srj.experiments.ledger_line import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +34,10 @@ _SOURCES = ("srj", "srj.operators", "srj.cache_policies", "srj.experiments")
 # Of these what measures nothing: commands, pages and pictures, and the figures' files, of which a cell's own counts for itself.
 _UNMEASURED = (
     *("srj/cli.py", "srj/check.py", "srj/demo.py", "srj/tuning/*"),
-    *(f"srj/experiments/{name}.py" for name in ("fig_*", "commands", "report", "peers_table", "rate_figure", "batch_size")),
+    *(
+        f"srj/experiments/{name}.py"
+        for name in ("fig_*", "command*", "report", "pages", "masking", "peers_table", "rate_figure", "batch_size")
+    ),
 )
 
 
@@ -73,15 +79,31 @@ class Ledger:
 
     Args:
         path: of the file; it need not exist.
+
+    Attributes:
+        unreadable: lines that were no record when it was last read.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.unreadable = 0
+
+    def open_for_writing(self) -> None:
+        """Make the file if there is none.
+
+        Raises:
+            RequestError: it can't be written.
+        """
+        with self._appended():
+            pass
 
     def append(self, record: Record) -> None:
-        """Write a record, safe when this returns."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a+b") as file:
+        """Write a record, safe when this returns.
+
+        Raises:
+            RequestError: it can't be written.
+        """
+        with self._appended() as file:
             # Whoever was killed while writing left half a line, to which this one must not be added.
             if file.tell():
                 file.seek(-1, os.SEEK_END)
@@ -91,15 +113,32 @@ class Ledger:
             file.flush()
             os.fsync(file.fileno())
 
-    def records(self) -> Iterator[Record]:
-        """All of them, in the order in which they were written; half a line is none."""
-        if not self.path.exists():
-            return
-        for line in self.path.read_text().splitlines():
-            try:
-                yield Record(**json.loads(line))
-            except (ValueError, TypeError):
-                continue
+    @contextmanager
+    def _appended(self) -> Iterator[IO[bytes]]:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a+b") as file:
+                yield file
+        except OSError as error:
+            raise RequestError(
+                f"expected a ledger that can be written, got {str(self.path)!r}: {error.strerror}; name another folder by --output"
+            ) from None
+
+    def records(self) -> list[Record]:
+        """All of them, in the order in which they were written; lines that are none, as half a line, are counted.
+
+        Raises:
+            RequestError: the file can't be read.
+        """
+        try:
+            lines = self.path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            lines = []
+        except OSError as error:
+            raise RequestError(f"expected a ledger that can be read, got {str(self.path)!r}: {error.strerror}") from None
+        read = [fields_of(line) for line in lines if line.strip()]
+        self.unreadable = read.count(None)
+        return [Record(**fields) for fields in read if fields is not None]
 
     def finished(self) -> set[str]:
         """Keys of cells that need not run again."""
@@ -129,7 +168,16 @@ class Ledger:
 
 def key_of(experiment: str, cell: Cell, server: str) -> str:
     """A hash of the experiment, the cell's parameters and its file, the code, the versions, the server and the machine."""
-    decides = [experiment, cell, _content(cell), code_hash(), source_of(experiment).read_text(), versions(), machine(), server]
+    decides = [
+        experiment,
+        cell,
+        _content(cell),
+        code_hash(),
+        source_of(experiment).read_text(errors="replace"),
+        versions(),
+        machine(),
+        server,
+    ]
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -181,7 +229,7 @@ def _content(cell: Cell) -> str:
     try:
         status = Path(path).stat()
         return _hashed(str(Path(path).resolve()), status.st_size, status.st_mtime_ns)
-    except OSError:
+    except (OSError, ValueError):
         return ""  # the cell says so, when it runs
 
 

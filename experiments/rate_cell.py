@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -81,6 +82,13 @@ class RateCell:
         """In a few words."""
         return f"srj, {self.batch:,} keys" if self.way == "srj" else self.way
 
+    @property
+    def stream(self) -> str:
+        """The trace; of one's own the file and the column, for there may be several."""
+        if self.trace != "file":
+            return self.trace
+        return f"{PurePath(self.parameters.get('path', 'file')).name} {self.parameters.get('column', '')}".strip()
+
 
 def cells_of(scale: Scale, *points: Mapping[str, Any], **common: Any) -> list[Cell]:
     """Cells for these points, with the sizes of the scale."""
@@ -116,7 +124,7 @@ def run(cell: Cell, url: str) -> Measurement:
 def label(cell: Cell) -> str:
     """A cell in a few words."""
     one = RateCell(**cell)
-    where = [f"{one.cached:.0%} cached", f"skew {one.skew:g}" if one.trace == "zipf" else one.trace]
+    where = [f"{one.cached:.0%} cached", f"skew {one.skew:g}" if one.trace == "zipf" else one.stream]
     where += [f"{one.delay:g} ms away"] * bool(one.delay) + ["no index"] * (not one.indexed) + ["in order"] * (one.order == "input")
     where += [] if isinstance(one.order, str) else [f"{one.order:g} s out of order"]
     return f"{one.name} ({', '.join(where)})"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PREFIX = "srj_experiment_"
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("price", pa.float64()), ("quantity", pa.int32())])
+_PATIENCE = 10  # seconds for which others may hold a table that is to be dropped
 _COLUMNS = ", ".join(SCHEMA.names)
 _DIGIT = "(SELECT 0 AS d " + " ".join(f"UNION ALL SELECT {digit}" for digit in range(1, 10)) + ")"
 
@@ -79,23 +80,51 @@ def read_rows(url: str, name: str, keys: npt.NDArray[np.int64]) -> pa.Table:
     return pa.table([list(column) for column in columns], schema=SCHEMA)
 
 
-def drop_relations(url: str) -> None:
-    """Drop all tables that `ensure_relation` made."""
+def drop_relations(url: str) -> list[str]:
+    """Drop all tables that `ensure_relation` made; those that stay, each with the reason.
+
+    Raises:
+        ConnectionFailedError: the server can't be reached.
+    """
+    left: list[str] = []
     pattern = PREFIX.replace("_", "\\_") + "%"
     if DatabaseUrl.parse(url).dialect == "postgresql":
 
         async def drop(connection: asyncpg.Connection) -> None:
+            await connection.execute(f"SET lock_timeout = '{_PATIENCE}s'")
             names = await connection.fetch(
                 "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND relname LIKE $1", pattern
             )
             for (name,) in names:
-                await connection.execute(f"DROP TABLE {name}")
+                try:
+                    await connection.execute(f"DROP TABLE {name}")
+                except asyncpg.PostgresError as error:
+                    left.append(f"{name} ({_first_line(error)})")
 
         _with_postgresql(url, drop)
     else:
-        listed = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE %s"
-        for (name,) in _mysql(url, listed, pattern):
-            _mysql(url, f"DROP TABLE `{name}`")
+        left += _drop_mysql(url, pattern)
+    return left
+
+
+def _drop_mysql(url: str, pattern: str) -> list[str]:
+    from pymysql.err import MySQLError  # noqa: PLC0415  only where there is such a server
+
+    left = []
+    listed = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE %s"
+    with mysql_connection(url) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SET SESSION lock_wait_timeout = {_PATIENCE}")
+        cursor.execute(f"{listed} AND table_type = 'BASE TABLE'", (pattern,))
+        for (name,) in cursor.fetchall():
+            try:
+                cursor.execute(f"DROP TABLE `{name}`")
+            except MySQLError as error:
+                left.append(f"{name} ({_first_line(error)})")
+    return left
+
+
+def _first_line(error: Exception) -> str:
+    return f"{error}".partition("\n")[0]  # PostgreSQL's hint would be to drop what is the user's
 
 
 async def _ensure_postgresql(connection: asyncpg.Connection, name: str, rows: int, *, indexed: bool) -> None:
@@ -132,16 +161,26 @@ def _ensure_mysql(url: str, name: str, rows: int, *, indexed: bool) -> None:
 
 def _with_postgresql(url: str, work: Callable[[asyncpg.Connection], Awaitable[Any]]) -> None:
     async def run() -> None:
-        try:
-            connection = await asyncpg.connect(plain_url(url), timeout=10)
-        except (OSError, TimeoutError, asyncpg.PostgresError) as error:
-            raise ConnectionFailedError(f"expected PostgreSQL at {DatabaseUrl.parse(url)}, got: {type(error).__name__}") from None
+        connection = await postgresql_connection(url)
         try:
             await work(connection)
         finally:
             await connection.close()
 
     asyncio.run(run())
+
+
+async def postgresql_connection(url: str) -> asyncpg.Connection:
+    """A connection of asyncpg.
+
+    Raises:
+        ConnectionFailedError: there is none to be had.
+    """
+    # An option that is none of PostgreSQL's, a certificate that is not there, no IP address: asyncpg has no error for all.
+    try:
+        return await asyncpg.connect(plain_url(url), timeout=10)
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
+        raise ConnectionFailedError(f"expected PostgreSQL at {DatabaseUrl.parse(url)}, got: {type(error).__name__}") from None
 
 
 def plain_url(url: str, host: str | None = None, port: int | None = None) -> str:
@@ -170,7 +209,7 @@ def mysql_connection(url: str) -> Any:
     login: dict[str, Any] = {"user": known.user, "password": known.password or "", "database": known.database}
     try:
         return pymysql.connect(host=known.host, port=known.port, charset="utf8mb4", autocommit=True, connect_timeout=10, **login)
-    except pymysql.err.MySQLError as error:
+    except (pymysql.err.MySQLError, OSError, RuntimeError, ValueError) as error:
         raise ConnectionFailedError(f"expected MySQL at {DatabaseUrl.parse(url)}, got: {type(error).__name__}") from None
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import base64
 import html
 import io
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from srj.errors import RequestError
 from srj.experiments.experiment import Finding
+from srj.experiments.masking import printable
+from srj.experiments.pages import check_writable, write, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,8 +34,10 @@ _STYLE = (
 
 def plotted(experiment: Experiment, records: Sequence[Record]) -> bytes:
     """The experiment's picture as PNG."""
-    # The same bytes for the same records: no date in it.
-    with mpl.rc_context({"figure.dpi": 110}):
+    # The same bytes for the same records, on each machine: no date in it.
+    with mpl.rc_context():
+        mpl.rcdefaults()  # whatever the user's own are
+        mpl.rcParams["figure.dpi"] = 110
         figure = Figure(figsize=(7, 4.5), layout="constrained")
         axes = figure.subplots()
         experiment.plot(records, axes)
@@ -68,31 +74,61 @@ def write_report(experiments: Sequence[Experiment], ledger: Ledger, scale: Scale
 
     Returns:
         What was written.
+
+    Raises:
+        RequestError: there are no results at all, or files that can't be written.
     """
+    results = [(experiment, ledger.latest(experiment, scale)) for experiment in experiments]
+    if not any(records for _, records in results):
+        raise RequestError(
+            f"expected results to report, found none in {str(ledger.path)!r}; run: srj experiment run, or name --output"
+        )
+    for path in (page, markdown):
+        check_writable(path)
     pictures = markdown.parent / markdown.stem
-    written = [page, markdown]
-    html_parts, markdown_parts, verdicts = [], [], []
-    for experiment in experiments:
-        all_records = ledger.latest(experiment, scale)
+    sections: list[_Section] = []
+    for experiment, all_records in results:
         if not all_records:
-            html_parts.append(f"<h2>{html.escape(experiment.title)}</h2><p>Not run.</p>")
-            markdown_parts.append(f"## {experiment.title}\n\nNot run.\n")
+            shown = f"<h2>{html.escape(experiment.title)}</h2><p>Not run.</p>"
+            sections.append(_Section(shown, f"## {experiment.title}\n\nNot run.\n"))
         for name, records in by_server(experiment.name, all_records).items():
-            findings, picture = found(experiment, records), plotted(experiment, records)
-            verdicts += [(_title(experiment, records), one) for one in findings]
-            pictures.mkdir(parents=True, exist_ok=True)
-            path = pictures / f"{name}.png"
-            path.write_bytes(picture)
-            written.append(path)
-            html_parts.append("".join(_html_section(experiment, records, findings, picture)))
-            place = f"{pictures.name}/{path.name}"
-            markdown_parts.append("\n".join(_markdown_section(experiment, records, findings, place)))
-    page.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                sections.append(_section(experiment, records, pictures.name, name))
+            except Exception as error:  # a record of another version, a check of one's own: the others are shown
+                sections.append(_failed(experiment, records, f"{type(error).__name__}: {error}"))
+    drawn = {pictures / f"{one.name}.png": one.picture for one in sections if one.name}
+    for path, picture in drawn.items():
+        write(path, picture)
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>srj: experiments</title><style>{_STYLE}</style>'
-    page.write_text(f"{head}<h1>Experiments</h1>{''.join(html_parts)}</html>\n", encoding="utf-8")
+    write_text(page, f"{head}<h1>Experiments</h1>{''.join(one.page for one in sections)}</html>\n")
     introduction = "# Experiments\n\nWritten by `srj experiment report`, from the results of `srj experiment run`.\n\n"
-    markdown.write_text(f"{introduction}{_overview(verdicts)}\n" + "\n".join(markdown_parts), encoding="utf-8")
-    return written
+    verdicts = [verdict for one in sections for verdict in one.verdicts]
+    write_text(markdown, f"{introduction}{_overview(verdicts)}\n" + "\n".join(one.markdown for one in sections))
+    return [page, markdown, *drawn]
+
+
+@dataclass(frozen=True)
+class _Section:
+    """Of an experiment on a server: in both pages, its claims for the overview, and its picture, if it has one."""
+
+    page: str
+    markdown: str
+    verdicts: Sequence[tuple[str, Finding]] = ()
+    name: str = ""
+    picture: bytes = b""
+
+
+def _section(experiment: Experiment, records: Sequence[Record], folder: str, name: str) -> _Section:
+    findings, picture = found(experiment, records), plotted(experiment, records)
+    page = "".join(_html_section(experiment, records, findings, picture))
+    markdown = "\n".join(_markdown_section(experiment, records, findings, f"{folder}/{name}.png"))
+    return _Section(page, markdown, [(_title(experiment, records), one) for one in findings], name, picture)
+
+
+def _failed(experiment: Experiment, records: Sequence[Record], why: str) -> _Section:
+    title, told = _title(experiment, records), f"Its results can't be shown: {_cell(printable(why))}"
+    page = f"<h2>{html.escape(title)}</h2><p>{html.escape(told)}</p>"
+    return _Section(page, f"## {title}\n\n{told}\n", [(title, Finding(experiment.claim, "open", told))])
 
 
 def _overview(verdicts: Sequence[tuple[str, Finding]]) -> str:

@@ -30,14 +30,21 @@ def file(*, path: str | Path, column: str, length: int | None = None) -> Trace:
     path = Path(path)
     if path.suffix.lower() not in _KINDS:
         raise RequestError(f"expected a file that ends with {' or '.join(_KINDS)}, got {path.name!r}; convert it")
+    if path.is_dir():
+        raise RequestError(f"expected a file to read keys from, got {str(path)!r}, which is a folder; name a file in it")
     try:
         values = _read(path, column)
     except OSError as error:
         raise RequestError(f"expected a file to read keys from, got {str(path)!r}, which can't be read: {error.strerror}") from None
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise RequestError(f"expected {path.suffix[1:]} in {str(path)!r}, got what can't be read as that: {error}") from None
     values = values.slice(0, length).drop_null().combine_chunks()
-    codes = np.asarray(values.dictionary_encode().indices.to_numpy(), np.int64)
+    try:
+        codes = np.asarray(values.dictionary_encode().indices.to_numpy(), np.int64)
+    except pa.ArrowException:
+        raise RequestError(
+            f"expected keys of a plain type in column {column!r} of {str(path)!r}, got {values.type}; name another column"
+        ) from None
     if not len(codes):
         raise RequestError(f"expected keys in column {column!r} of {str(path)!r}, got none; name another column")
     return Trace("file", f"column {column} of {path.name}", "your own", len(codes), int(codes.max()) + 1, lambda: [codes])
