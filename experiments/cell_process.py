@@ -17,7 +17,7 @@ from srj.experiments.processes import Adopted, adopting
 if TYPE_CHECKING:
     from srj.experiments.ledger import State
 
-_LOOK_EVERY = 0.02  # seconds
+_LOOK_EVERY = 0.05  # seconds, seldom enough not to be measured
 _GRACE = 3.0  # seconds that those whom a cell leaves behind have to tidy up
 _KEPT = 20_000  # bytes of the beginning and of the end of what a cell wrote
 _MOST = 100_000_000  # bytes of an answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,6 +15,8 @@ from srj.experiments.command_ends import stopped_by_signals, told
 from srj.experiments.masking import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from srj.experiments.experiment import Experiment
     from srj.experiments.ledger import Ledger, Record
 
@@ -46,10 +49,8 @@ def list_experiments(output: _Output = _FOLDER) -> None:
     from rich.table import Table as Grid  # noqa: PLC0415
 
     from srj.experiments.experiment import NAMES, SCALES, load  # noqa: PLC0415
-    from srj.experiments.ledger import Ledger  # noqa: PLC0415
 
-    with told():
-        ledger = Ledger(output / "ledger.jsonl")
+    with told(), _ledger(output) as ledger:
         grid = Grid("name", "question", *SCALES)
         for name in NAMES:
             experiment = load(name)
@@ -64,7 +65,6 @@ def list_experiments(output: _Output = _FOLDER) -> None:
                 counts.append(f"{ended}/{len(records) + missing}")
             grid.add_row(name, experiment.question, *counts)
         Console(width=None if sys.stdout.isatty() else 200).print(grid)
-        _say_unreadable(ledger)
 
 
 @app.command("run")
@@ -95,12 +95,11 @@ def run_experiments(
     """
     from rich.console import Console  # noqa: PLC0415
 
-    from srj.experiments.ledger import Ledger  # noqa: PLC0415
     from srj.experiments.runner import run  # noqa: PLC0415
     from srj.experiments.servers import Servers  # noqa: PLC0415
 
-    with told(), stopped_by_signals():
-        chosen, ledger = _chosen(names, every), Ledger(output / "ledger.jsonl")
+    with told(), stopped_by_signals(), _ledger(output) as ledger:
+        chosen = _chosen(names, every)
         servers = Servers(postgres_url, mysql_url)
         ledger.open_for_writing()
         try:
@@ -113,7 +112,6 @@ def run_experiments(
         finally:
             for what in servers.left:
                 typer.echo(f"srj: {what}", err=True)
-            _say_unreadable(ledger)
     if tally.failed or tally.timeout:
         raise typer.Exit(1)
 
@@ -126,12 +124,11 @@ def plot_experiments(
     output: _Output = _FOLDER,
 ) -> None:
     """Draw a picture of each experiment's results; measures nothing. Exit code 1: some can't be drawn."""
-    with told():
-        from srj.experiments.ledger import Ledger  # noqa: PLC0415
+    with told(), _ledger(output) as ledger:
         from srj.experiments.pages import write  # noqa: PLC0415
         from srj.experiments.report import by_server, plotted  # noqa: PLC0415
 
-        ledger, failed = Ledger(output / "ledger.jsonl"), False
+        failed = False
         for experiment in _loaded(names, every):
             records = ledger.latest(experiment, scale)
             for name, of_server in by_server(experiment.name, records).items():
@@ -146,7 +143,6 @@ def plot_experiments(
                     typer.echo(f"{path}")
             if not records:
                 typer.echo(f"{experiment.name}: no results yet; run: srj experiment run {experiment.name}")
-        _say_unreadable(ledger)
     if failed:
         raise typer.Exit(1)
 
@@ -163,14 +159,12 @@ def report_experiments(
     output: _Output = _FOLDER,
 ) -> None:
     """Write report.html, one page with all in it, and a page in Markdown: plots, the thesis's claims, our findings."""
-    with told():
+    with told(), _ledger(output) as ledger:
         from srj.experiments.experiment import load  # noqa: PLC0415
-        from srj.experiments.ledger import Ledger  # noqa: PLC0415
         from srj.experiments.pages import check_page  # noqa: PLC0415
         from srj.experiments.peers_table import put_into  # noqa: PLC0415
         from srj.experiments.report import write_report  # noqa: PLC0415
 
-        ledger = Ledger(output / "ledger.jsonl")
         peers = [] if readme is None else ledger.latest(load("peers"), scale)
         if readme is not None:
             check_page(readme, peers)
@@ -179,7 +173,6 @@ def report_experiments(
         if readme is not None:
             put_into(readme, peers)
             typer.echo(f"{readme}")
-        _say_unreadable(ledger)
 
 
 def _chosen(names: list[str] | None, every: bool) -> list[str]:
@@ -199,6 +192,14 @@ def _loaded(names: list[str] | None, every: bool) -> list[Experiment]:
     return [load(name) for name in _chosen(names, every)]
 
 
-def _say_unreadable(ledger: Ledger) -> None:
-    if ledger.unreadable:
-        typer.echo(f"srj: {ledger.unreadable} lines of {ledger.path} can't be read, and are left out", err=True)
+@contextmanager
+def _ledger(output: Path) -> Iterator[Ledger]:
+    """The folder's ledger; lines of it that can't be read are told at the end, whatever it is."""
+    from srj.experiments.ledger import Ledger  # noqa: PLC0415
+
+    ledger = Ledger(output / "ledger.jsonl")
+    try:
+        yield ledger
+    finally:
+        if ledger.unreadable:
+            typer.echo(f"srj: {ledger.unreadable} lines of {ledger.path} can't be read, and are left out", err=True)
