@@ -245,8 +245,8 @@ def _echo() -> Iterator[int]:
 def _at_server(url: str, table: str, cell: LatencyCell, keys: I64) -> list[float]:
     """Seconds that the server itself says that it executes for, with the statement and the settings of the way."""
     sql = _spec(url, table, cell.keys).description.sql if cell.way == "srj" else None
-    # From the end: keys whose pages nobody has read for the lookups that are measured.
-    asked = [keys[len(keys) - (number + 1) * cell.keys :][: cell.keys] for number in range(_WARM + min(cell.lookups, 20))]
+    # The keys of the lookups that are measured: without an index it is their places in the table that decide how long a scan takes.
+    asked = [keys[number * cell.keys :][: cell.keys] for number in range(_WARM + cell.lookups)]
     if DatabaseUrl.parse(url).dialect == "postgresql":
         sql = sql or _one_row(table, "$1")
         with ServerUsage(url, table) as usage:

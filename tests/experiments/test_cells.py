@@ -43,9 +43,10 @@ def test_a_part_of_a_lookup_is_what_its_name_says(place: str, way: dict[str, Any
         assert measured.output == measured.plain_join
         assert measured.output.rows == 10 * way.get("keys", 1)
         figures = measured.figures
-        assert 10 <= figures["network"] < 20
-        assert figures["network"] + figures["server"] < 1.2 * figures["total"]  # each was measured by itself
-        assert 0 < figures["engine"] < figures["total"] - figures["network"]
+        # Each was measured by itself, and so beside other work of the machine.
+        assert 10 <= figures["network"] < 30
+        assert figures["network"] + figures["server"] < 2 * figures["total"]
+        assert 0 < figures["engine"] < figures["total"] / 2
         assert figures["connection"] > 10
     # Of 20,000 rows; a hash of 50 keys takes as long as the scan that asks it.
     assert scanned.figures["server"] > 2 * sought.figures["server"] > 0
