@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SHARES = ("6.25 %", "12.5 %", "25 %", "37.5 %", "50 %", "62.5 %", "75 %", "87.5 %", "93.75 %")
 PAIRS = 7
 # That are measured, after as many: more where a second takes more of them.
-ROWS = {"Zipf 1": 2_400_000, "moving interval": 2_000_000, "flights": 300_000, "loop": 6_000_000}
+ROWS = {"Zipf 1": 1_200_000, "moving interval": 1_000_000, "flights": 300_000, "loop": 2_000_000}
 _ROWS = 600_000
 MEMORY = {"new york flights": 0.5}  # share of the relation
 _MEMORY = 0.1
