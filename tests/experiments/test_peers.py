@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
 import re
-import subprocess
-import sys
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -21,6 +18,7 @@ from typer.testing import CliRunner
 
 from srj.errors import RequestError
 from srj.experiments import peer_worker, runner
+from srj.experiments.cell_process import in_process
 from srj.experiments.commands import app
 from srj.experiments.experiment import load
 from srj.experiments.jdbc import JARS, driver_settings, table_options
@@ -141,9 +139,10 @@ def test_a_cell_fails_where_its_rows_are_others_than_a_plain_joins() -> None:
             f"ALTER TABLE {name} RENAME TO whole; CREATE VIEW {name} AS "
             "SELECT id, name, extract(epoch FROM clock_timestamp())::float8 AS price, quantity FROM whole",
         )
-        assert _answer(PeerCell("foreachBatch + IN list", 0.5, **SMALL), url)["error"].startswith(
-            "expected the rows of a plain join"
-        )
+        cell = asdict(PeerCell("foreachBatch + IN list", 0.5, **SMALL))
+        state, _, error = in_process({"experiment": "peers", "cell": cell, "url": url}, 120)
+        assert state == "failed"
+        assert error.startswith("expected the rows of a plain join")
 
 
 def test_a_users_server_is_left_as_it_is(postgres: Server) -> None:
@@ -342,16 +341,6 @@ def _more(after: Usage, before: Usage) -> int:
     assert after.queries is not None
     assert before.queries is not None
     return after.queries - before.queries
-
-
-def _answer(cell: PeerCell, url: str) -> dict[str, Any]:
-    """As the runner has it, in a process of its own."""
-    request = json.dumps({"experiment": "peers", "cell": asdict(cell), "url": url})
-    command = [sys.executable, "-m", "srj.experiments.cell"]
-    done = subprocess.run(command, input=request, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
 
 
 def _execute(url: str, sql: str) -> None:
