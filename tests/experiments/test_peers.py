@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from srj.experiments.experiment import Experiment
     from tests.servers import Server
 
 ROWS = 2_000
@@ -199,15 +198,15 @@ def test_a_run_says_once_how_many_cells_can_not_run_here(monkeypatch: pytest.Mon
     monkeypatch.delenv(FLINK, raising=False)
     tried: list[str] = []
 
-    def run_cell(name: str, experiment: Experiment, scale: Any, cell: dict[str, Any], *others: Any) -> Record:
-        del name, experiment, scale, others
-        tried.append(cell["way"])
-        return _record(cell["way"], cell["hits"], cell=cell, scale="smoke")
+    def run_cell(request: dict[str, Any], limit: float) -> tuple[str, dict[str, Any], str]:
+        del limit
+        tried.append(request["cell"]["way"])
+        return "finished", dict(_record("srj", 0.0).figures), ""
 
-    monkeypatch.setattr(runner, "_run_cell", run_cell)
+    monkeypatch.setattr(runner, "in_process", run_cell)
     said = io.StringIO()
     ledger = Ledger(tmp_path / "ledger.jsonl")
-    with Servers() as servers:  # none is started
+    with Servers() as servers:
         tally = runner.run(["peers"], "smoke", ledger, servers, Console(file=said, width=200))
     assert (tally.finished, tally.failed, tally.timeout, tally.skipped) == (8, 0, 0, 0)
     assert len(tried) == 8
