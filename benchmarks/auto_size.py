@@ -1,15 +1,16 @@
 """``cache="auto"`` beside the best fixed split of the same memory, on six traces, and what its watching costs.
 
 ``python -m benchmarks.auto_size``: for each trace it sweeps the cache's share of the memory through srj's core and a PostgreSQL of
-its own, then runs the best share and auto in turns. About 30 minutes; the table is in docs/sizing.md.
+its own, then goes on with the best share and with auto in turns. About 20 minutes; the table is in docs/sizing.md.
 """
 
 from __future__ import annotations
 
 import time
 from contextlib import closing
+from math import comb
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -20,14 +21,17 @@ from srj.experiments.traces import trace
 from tests import servers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
     from srj.experiments.traces import Trace
-    from tests.servers import Server
 
 SHARES = ("6.25 %", "12.5 %", "25 %", "37.5 %", "50 %", "62.5 %", "75 %", "87.5 %", "93.75 %")
-PAIRS = 7
-# That are measured, after as many: more where a second takes more of them.
+PAIRS = 21
+_PIECES = 3
+# By which a share is measured, after as many; auto and the best share join a third of them in each turn. Where a second takes
+# more, there are more.
 ROWS = {"Zipf 1": 1_200_000, "moving interval": 1_000_000, "flights": 300_000, "loop": 2_000_000}
 _ROWS = 600_000
 MEMORY = {"new york flights": 0.5}  # share of the relation
@@ -46,44 +50,26 @@ def traces() -> dict[str, Trace]:
     }
 
 
-class Run(NamedTuple):
-    """What was seen in one.
+class Timed:
+    """How long watching keys and deciding takes in a bench."""
 
-    Attributes:
-        rate: rows a second.
-        entries: of the cache in the end.
-        watching: share of the time that went into watching keys and deciding.
-    """
+    def __init__(self, bench: Bench) -> None:
+        auto = bench.engine._auto  # noqa: SLF001  to time it
+        assert auto is not None  # noqa: S101  for mypy
+        self.seconds, see = 0.0, auto.see
 
-    rate: float
-    entries: int
-    watching: float
+        def timed(hashes: np.ndarray) -> None:
+            begun = time.perf_counter()
+            see(hashes)
+            self.seconds += time.perf_counter() - begun
 
-
-def run(server: Server, keys: np.ndarray, relation: int, memory: float, split: str, rows: int) -> Run:
-    """The second so many rows of a stream."""
-    with closing(Bench(server.url, relation, keys, memory=memory, split=split, batch=Batch())) as bench:
-        bench.throughput(rows)
-        auto, watched = bench.engine._auto, [0.0]  # noqa: SLF001  to time it
-        if auto is not None:
-            see = auto.see
-
-            def timed(hashes: np.ndarray) -> None:
-                begun = time.perf_counter()
-                see(hashes)
-                watched[0] += time.perf_counter() - begun
-
-            auto.see = timed  # type: ignore[method-assign]
-        found = bench.throughput(rows)
-        if bench.output != bench.plain_join:
-            raise AssertionError("expected the rows of a plain join, got others")
-        return Run(found, bench.entries, watched[0] * found / rows)
+        auto.see = timed  # type: ignore[method-assign]
 
 
 def main(
     only: Annotated[str, typer.Option(help="A part of the traces' names.")] = "",
-    rows: Annotated[int, typer.Option(help="Of each run, after as many; 0: as many as fit the trace.")] = 0,
-    pairs: Annotated[int, typer.Option(help="Of a run with the best share and one with auto.")] = PAIRS,
+    rows: Annotated[int, typer.Option(help="By which a share is measured; 0: as many as fit the trace.")] = 0,
+    pairs: Annotated[int, typer.Option(help="Of a turn with the best share and one with auto.")] = PAIRS,
 ) -> None:
     """Print a row a trace."""
     console = Console()
@@ -97,27 +83,53 @@ def main(
                 if only.lower() not in name.lower():
                     continue
                 keys, memory, taken = one.keys(), MEMORY.get(one.name, _MEMORY), rows or ROWS.get(name, _ROWS)
+
+                def bench(split: str, of: Trace = one, keys: np.ndarray = keys, memory: float = memory) -> closing[Bench]:
+                    return closing(Bench(server.url, of.relation, keys, memory=memory, split=split, batch=Batch()))
+
                 rates = {}
                 for share in SHARES:
                     status.update(f"{name}: {share}")
-                    rates[share] = run(server, keys, one.relation, memory, share, taken).rate
+                    with bench(share) as alone:
+                        alone.throughput(taken)
+                        rates[share] = alone.throughput(taken)
                 best = max(rates, key=lambda share: rates[share])
-                ratios = []
-                for number in range(pairs):
-                    status.update(f"{name}: auto")
-                    turns = ("auto", best) if number % 2 else (best, "auto")
-                    found = {split: run(server, keys, one.relation, memory, split, taken) for split in turns}
-                    ours = found["auto"]
-                    ratios.append(ours.rate / found[best].rate)
+                with bench(best) as fixed, bench("auto") as auto:
+                    ratios, spent, piece = [], 0.0, max(taken // _PIECES, 1)
+                    for each in (fixed, auto):
+                        each.throughput(taken)
+                    watched = Timed(auto)
+                    for number in range(pairs):
+                        status.update(f"{name}: auto and {best}, {number + 1} of {pairs}")
+                        turns = (auto, fixed) if number % 2 else (fixed, auto)
+                        found = {each: each.throughput(piece) for each in turns}
+                        ratios.append(found[auto] / found[fixed])
+                        spent += piece / found[auto]
+                    if any(each.output != each.plain_join for each in (fixed, auto)):
+                        raise AssertionError("expected the rows of a plain join, got others")
+                    entries = auto.entries
+                low, high = certain(ratios)
                 room = memory * one.relation
                 console.print(
-                    f"| {name} | {room:,.0f} | {best} | {ours.entries / room:.0%} "
-                    f"| {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) | {ours.watching:.1%} |",
+                    f"| {name} | {room:,.0f} | {best} | {entries / room:.0%} "
+                    f"| {median(ratios):.2f} ({low:.2f} to {high:.2f}) | {watched.seconds / spent:.1%} |",
                     soft_wrap=True,
                 )
                 console.print("  ", {share: round(found) for share, found in rates.items()}, soft_wrap=True)
     finally:
         server.remove()
+
+
+def certain(ratios: Sequence[float]) -> tuple[float, float]:
+    """Between which the median lies with 95 %, whatever the distribution: as many as a fair coin leaves out on each side.
+
+    >>> certain([float(number) for number in range(21)])
+    (5.0, 15.0)
+    """
+    ordered, tail = sorted(ratios), 0
+    while 2 * sum(comb(len(ordered), below) for below in range(tail + 1)) <= 0.05 * 2 ** len(ordered):
+        tail += 1
+    return (ordered[tail - 1], ordered[-tail]) if tail else (ordered[0], ordered[-1])
 
 
 if __name__ == "__main__":

@@ -141,9 +141,9 @@ EXPERIMENT = figure.experiment(
     question="Do real streams gain what made ones gain, at each size of the cache?",
     claim="on weather and TPC-H srj carries more rows than one lookup a row at each size of the cache, and more with a larger one.",
     discussion=(
-        "The weather's keys come in runs, so that a small cache has nearly all hits that a large one has. One lookup a "
-        "row takes up to four times as long where the system runs client and server on two cores as on one, which it "
-        "decides anew for each cell, so the baseline's rate differs between cells, and each gain with it."
+        "The weather's keys come in runs, so that a small cache has nearly all hits that a large one has. One lookup a row took "
+        "0.034 ms with client and server held on one core, and 0.14 on two; where the system puts them differs from cell to "
+        "cell, as far as we can tell, and with it the baseline's rate and each gain."
     ),
     cells=cells,
     check=check,

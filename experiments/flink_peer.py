@@ -60,7 +60,7 @@ def measure(cell: PeerCell, url: str) -> Measurement:
         pq.write_table(pa.table({"id": keys[:warm]}), paths["keys"])
         _answer(python, job, request | {"keys": paths["keys"], "warm": warm // 2})
         counts.append(usage())
-    queries, cpu = (_without_warm([getattr(one, name) for one in counts]) for name in ("queries", "cpu"))
+    queries, cpu = (without_warm([getattr(one, name) for one in counts]) for name in ("queries", "cpu"))
     return Measurement(
         {
             "rate": answer["rows"] / answer["seconds"],
@@ -79,7 +79,7 @@ def measure(cell: PeerCell, url: str) -> Measurement:
     )
 
 
-def _without_warm(counts: list[Any]) -> Any:
+def without_warm(counts: list[Any]) -> Any:
     """What the second of three jobs added to a count, less what the third did."""
     before, timed, warmed = counts
     return None if None in counts else (timed - before) - (warmed - timed)

@@ -35,14 +35,20 @@ def children() -> dict[int, list[int]]:
     return found
 
 
-def kill_descendants(process: int) -> None:
-    """Kill its children, theirs, and so on; not the process."""
-    known, new = children(), [process]
+def descendants(process: int) -> list[int]:
+    """Its children, theirs, and so on, as far as they are there now."""
+    known, found, new = children(), list[int](), [process]
     while new:
         new = [child for one in new for child in known.get(one, [])]
-        for one in new:
-            with suppress(OSError):
-                os.kill(one, signal.SIGKILL)
+        found += new
+    return found
+
+
+def kill_descendants(process: int) -> None:
+    """Kill them; not the process."""
+    for one in descendants(process):
+        with suppress(OSError):
+            os.kill(one, signal.SIGKILL)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import asyncpg
 
+from srj.experiments.processes import descendants
 from srj.experiments.relation import mysql_connection, plain_url
 from srj.table import DatabaseUrl
 
@@ -157,19 +158,6 @@ class MemoryPeak:
                     is_jvm = Path(f"/proc/{process}/comm").read_text().strip() == "java"
                     jvm, python = (jvm + size, python) if is_jvm else (jvm, python + size)
             self.jvm, self.python = max(self.jvm, jvm), max(self.python, python)
-
-
-def descendants(process: int) -> list[int]:
-    """Its children, theirs, and so on, as far as they are there now."""
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError, IndexError):
-            children.setdefault(_parent(int(path.name)), []).append(int(path.name))
-    found, new = list[int](), [process]
-    while new:
-        new = [child for one in new for child in children.get(one, [])]
-        found += new
-    return found
 
 
 def _stat(process: int) -> list[str]:

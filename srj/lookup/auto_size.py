@@ -43,7 +43,7 @@ _TOO_LARGE = 1.25  # times the entries wanted: it is made smaller
 _GROWTH = 1.5  # at least, where it is not known yet how far
 _FURTHER = 2.0  # times the entries that fit: so many keys are looked at before the search is given up
 _AMPLE = 1.5  # entries for each of a working set, where there is room
-_ENOUGH = 500  # entries that tell how long values are: of so many the mean is right within a few percent
+_ENOUGH = 500  # entries that tell how long values are: of so many the mean is right within 5 % where they spread as far as it
 _MARGIN = 1.3  # times that mean is made room for, as later ones may be longer
 _ROOMY = 1.5  # times that, where there is room: the fuller the memory of values, the more of them are moved for a new one
 _MANY_SETS = 10_000  # by which the bytes of an entry are told
@@ -107,7 +107,7 @@ class AutoSize:
         self._moving: threading.Thread | None = None
         self._decided: tuple[Phase | None, int | None] = None, None
         self._resizes = 0
-        self._references, self._since, self._seen = 0, 0, 0
+        self._references, self._decided_at, self._seen = 0, 0, 0
         self._grown = 0, 0  # when the cache was last made larger, in keys seen, and to how many entries
         self._next = self._next_move = self._next_for_news = float("-inf")
         self._event, self._hits_wait, self._asked, self._batch = 0.0, False, 1.0, 0.0
@@ -144,10 +144,8 @@ class AutoSize:
         if self.watch is None:
             self._begin()
             assert self.watch is not None  # noqa: S101  for mypy
-        self.watch.add(hashes, references)
         self._references += references
-        self._since += references
-        if self.watch.has_looked:
+        if self.watch.add(hashes, references):
             if self._log is not None:
                 self._log.look_at(self.watch.rate)
             self._decide(self.watch)
@@ -169,7 +167,7 @@ class AutoSize:
         # Beyond what fits: a bound within the memory is known for certain when half as many keys more have been seen.
         most = _FURTHER * self._memory * (1 - FLOOR) / self._per_entry
         self.watch = Watch(max(int(most / SLACK), 1), compiled=self._compiled)
-        self._references = self._since = 0
+        self._references = self._decided_at = 0
 
     def _measure(self) -> None:
         """Look at the cache as it is now, whoever has made it so, and at what its rows take."""
@@ -195,10 +193,10 @@ class AutoSize:
         is_news = news != self._decided and watch.bound is not None and now >= self._next_for_news
         # A search that goes on says little before its keys have come round several times.
         is_late = watch.phase is not Phase.SEARCHING or self._references >= _ROUNDS * watch.memory
-        is_due = is_late and self._since >= _FIRST_REFERENCES and now >= self._next_move
+        is_due = is_late and self._references - self._decided_at >= _FIRST_REFERENCES and now >= self._next_move
         if not (is_news or is_due) or now < self._next or self._is_moving:
             return
-        self._decided, self._since = news, 0
+        self._decided, self._decided_at = news, self._references
         wanted = self._wanted(watch)
         if wanted is not None and wanted < self._entries and self._seen - self._grown[0] < _STAYS * self._grown[1]:
             wanted = None  # what comes and goes shall find its rows again

@@ -205,19 +205,20 @@ class ColumnarCache:
         keys, rows = Keys(tuple(_movable(column) for column in keys.columns)), _movable_rows(rows)
         self._keep(keys, counts, rows, np.full(len(keys), stamp))
 
-    def most_useful(self, most: int) -> tuple[I64, I64]:
-        """The ways of so many living entries at most, those first that the rule would let leave first; and all others' ways."""
+    def most_useful(self, most: int) -> tuple[I64, npt.NDArray[np.uint32], I64]:
+        """The ways of so many living entries at most; of what use each is, the less the sooner it would leave; all others' ways."""
         entries = self._entries
         ways = np.flatnonzero(entries.placement.tags)
         alive = entries.alive(ways)
         left_out, ways = ways[~alive], ways[alive]
+        use = np.zeros(0, np.uint32)
+        if ways.size:
+            use = ~entries.rule.victim({name: field[ways] for name, field in entries.fields.items()}, int(self._header[At.TICK]))
         if ways.size <= most:
-            return ways, left_out
-        fields = {name: field[ways] for name, field in entries.fields.items()}
-        use = ~entries.rule.victim(fields, int(self._header[At.TICK]))
+            return ways, use, left_out
         chosen = np.argpartition(use, ways.size - most)
-        left_out = np.concatenate([left_out, ways[chosen[:-most]]])
-        return ways[chosen[-most:][np.argsort(use[chosen[-most:]], kind="stable")]], left_out
+        kept, others = chosen[-most:], chosen[:-most]
+        return ways[kept], use[kept], np.concatenate([left_out, ways[others]])
 
     def marks(self, ways: I64) -> U64:
         """For each of these ways a number that tells its entry from those that were there before; 0 for none."""

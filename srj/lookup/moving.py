@@ -51,10 +51,12 @@ class Move:
         with reading() as held:
             if not held or self._old.is_torn:
                 raise Abandoned
-            # The most useful come last, and find the places of others; no more are taken than there are places.
-            ways, left_out = self._old.most_useful(self._new.geometry.ways)
+            # No more are taken than there are places.
+            ways, use, left_out = self._old.most_useful(self._new.geometry.ways)
             self._marks[left_out] = self._old.marks(left_out)  # nothing that `rest` has to look after
-        for part in self._parts(ways):
+        # The most useful come last, and find the places of others. And what was used together lies together: where texts lie
+        # as their keys' hashes have it, lookups of a stream that goes round take a fifth longer.
+        for part in self._parts(ways[np.argsort(use, kind="stable")]):
             with reading() as held:
                 if not held or self._old.is_torn:
                     raise Abandoned

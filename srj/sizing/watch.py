@@ -29,7 +29,9 @@ _EPOCHS, _PER_LIMIT = 128, 16  # of the recent past; as many references as the b
 # Windows of the recent past that are looked at: up to where the next one's part begins.
 _PARTS = np.append(0, np.unique(np.geomspace(1, _EPOCHS, 16).astype(int))[:-1])
 _SIZES = 2.0 ** np.arange(-8, 0.25, 0.25)  # of the bound, by which distances are counted
-_TOGETHER = 8_192, 16_384  # references looked at together while watching, at least and most: a look costs 200 us
+# References looked at together while watching, at least, and at most without a bound and with one: a look takes some 150 us.
+_TOGETHER = 8_192, 16_384, 65_536
+_OF_LIMIT = 3 / 4  # so many for each entry of the bound, between these
 
 
 _PASSED, _NEW, _KNOWN = 0, 1, 2  # columns of an epoch: references; of those looked at as good as new; from here by distance
@@ -86,11 +88,6 @@ class Watch:
             return min(int(np.ceil(max(self._provisional, self._pattern.state.max_srd + 1))), self.memory)
         return self._pattern.bound
 
-    @property
-    def has_looked(self) -> bool:
-        """Whether the references that were added last have been looked at, with others that had waited for that."""
-        return not self._waiting
-
     def curve(self) -> MissRatioCurve:
         """The miss-ratio curve since the present search began."""
         return self._shards.curve()
@@ -100,33 +97,35 @@ class Watch:
         """The share of the keys that is looked at now: those whose hash is below this share of 2**64."""
         return self._shards.rate
 
-    def add(self, hashes: U64, references: int | None = None) -> None:
+    def add(self, hashes: U64, references: int | None = None) -> bool:
         """Take the next references.
 
         Args:
             hashes: of their keys, 64 bits (`hash_keys`); those of keys that are not looked at (`rate`) may be left out.
             references: how many there were with those left out.
+
+        Returns:
+            Whether they have been looked at, with others that had waited for that.
         """
         references = hashes.size if references is None else references
-        if self.phase is not Phase.SEARCHING:
-            # At once, while the batch is near: the others would have to be fetched again.
-            self._waiting.append(hashes[hashes < self._shards.threshold])
+        if self._is_settled:
+            self._waiting.append(hashes)
             self._references += references
             if self._references < self._together:
-                return
+                return False
             hashes, references = np.concatenate(self._waiting), self._references
             self._waiting.clear()
             self._references = 0
-        _, distances = self._shards.add(hashes, references)
-        if self.phase is Phase.SEARCHING:
+            self._look(self._shards.add(hashes, references)[1], references)
+        else:
+            _, distances = self._shards.add(hashes, references)
             if self._pattern.add(distances, 1 / self._rate_of_distances) is not Phase.SEARCHING:
                 self._settle()
-        else:
-            self._look(distances, references)
         self._rate_of_distances = self._shards.rate
+        return True
 
     def _search(self, provisional: float | None) -> None:
-        self._provisional = provisional
+        self._provisional, self._is_settled = provisional, False
         self._pattern = Pattern(self.memory)
         self._shards = Shards(keys=EXACT_KEYS, counted=False, compiled=self._compiled)
         self._rate_of_distances = 1.0
@@ -137,9 +136,10 @@ class Watch:
 
     def _settle(self) -> None:
         """Go on with a sample; the keys in it are known already."""
+        self._is_settled = True
         limit, has_bound = self._limit(), self._pattern.bound is not None
         self._shards.lower(min(_RATES[0], _KEYS[0] / limit) if has_bound else min(_RATES[1], _KEYS[1] / limit))
-        self._together = min(max(limit // 2, _TOGETHER[0]), _TOGETHER[1])
+        self._together = int(np.clip(_OF_LIMIT * limit, _TOGETHER[0], _TOGETHER[2 if has_bound else 1]))
         self._noise = max(_NOISE, _SIGMAS * float(np.sqrt((1 - self._shards.rate) / (self._shards.rate * limit))))
         self._large = int(np.searchsorted(_SIZES, 1 - self._noise))
 

@@ -12,7 +12,7 @@ from srj.experiments.relation import drop_relations
 from srj.experiments.servers import Servers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tests.servers import Server
 
@@ -35,21 +35,23 @@ def test_a_part_of_a_lookup_is_what_its_name_says(place: str, way: dict[str, Any
         else:
             url = request.getfixturevalue(place).url
             stack.callback(drop_relations, url)
-        scanned, sought = (
-            latency_cell.run(cell, url)
-            for cell in latency_cell.cells_of("smoke", {**way, "delay": 5.0}, {**way, "delay": 5.0, "indexed": True})
-        )
-    for measured in (scanned, sought):
-        assert measured.output == measured.plain_join
-        assert measured.output.rows == 10 * way.get("keys", 1)
-        figures = measured.figures
-        # Each was measured by itself, and so beside other work of the machine.
-        assert 10 <= figures["network"] < 30
-        assert figures["network"] + figures["server"] < 2 * figures["total"]
-        assert 0 < figures["engine"] < figures["total"] / 2
-        assert figures["connection"] > 10
-    # Of 20,000 rows; a hash of 50 keys takes as long as the scan that asks it.
-    assert scanned.figures["server"] > 2 * sought.figures["server"] > 0
+        cells = latency_cell.cells_of("smoke", {**way, "delay": 5.0}, {**way, "delay": 5.0, "indexed": True})
+        for _ in range(3):  # what else the machine does falls into one part and not into another
+            scanned, sought = (latency_cell.run(cell, url) for cell in cells)
+            for measured in (scanned, sought):
+                assert measured.output == measured.plain_join
+                assert measured.output.rows == 10 * way.get("keys", 1)
+            # Of 20,000 rows, which take many times as long as a few sought ones.
+            tells = scanned.figures["server"] > 2 * sought.figures["server"]
+            if tells and _fit_together(scanned.figures) and _fit_together(sought.figures):
+                return
+        pytest.fail(f"expected parts that fit together, got {dict(scanned.figures)} and {dict(sought.figures)}")
+
+
+def _fit_together(figures: Mapping[str, float]) -> bool:
+    total, network, server = (figures[name] for name in ("total", "network", "server"))
+    is_network = 10 <= network < 13 and figures["connection"] > 10
+    return is_network and server > 0 and network + server < 1.2 * total and 0 < figures["engine"] < total - network
 
 
 def test_the_core_hits_as_often_as_foreseen(url: str) -> None:

@@ -15,6 +15,7 @@ import pytest
 from srj.errors import RequestError
 from srj.experiments import flink_environment, flink_job
 from srj.experiments.flink_job import JobError, figures, jdbc_url, parse, sentence, statements
+from srj.experiments.flink_peer import without_warm
 
 REQUEST = {"url": "postgresql://reader:s%2Fecret@db:6000/shop", "table": "it'ems", "key": "id", "keys": "keys.parquet"}
 JOB = Path(flink_job.__file__)
@@ -150,3 +151,10 @@ def test_help_needs_no_request(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     monkeypatch.setattr("sys.stdin", io.StringIO())
     flink_job.main(["--help"])
     assert "JSON on standard input" in capsys.readouterr().out
+
+
+def test_what_the_warm_rows_cost_is_taken_off() -> None:
+    """Counts before the timed job, after it, and after one of the warm rows alone; some servers count nothing."""
+    assert without_warm([100, 150, 162]) == 38
+    assert without_warm([0.5, 2.0, 2.25]) == 1.25
+    assert without_warm([None, None, None]) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -57,7 +58,10 @@ def _judge_rates(ledger: Ledger) -> None:
     ]
     for record in records:
         assert 0 < record.figures["rate"] < record.figures["above"] <= 1.5 * record.figures["rate"]
-        assert record.figures["hit_at_once"] == pytest.approx(record.figures["expected_hit_ratio"], abs=0.1)
+        # The rate's own rows are few; what a sample of so many leaves to chance, and keys that are on their way, which are no hits.
+        rows = record.figures["lookups"] * record.figures["keys_per_lookup"] / (1 - record.figures["hit_ratio"])
+        chance = 4 * math.sqrt(0.25 / rows)
+        assert record.figures["hit_at_once"] == pytest.approx(record.figures["expected_hit_ratio"], abs=0.03 + chance)
         assert record.figures["output_rows"] > 1000
     assert records[1].figures["keys_per_lookup"] < 2.2 < records[2].figures["keys_per_lookup"]
     axes = Figure().subplots()
