@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    import numpy.typing as npt
+
+    from srj.lookup.cache import Copies
     from srj.lookup.map_file import MapFile
 
 LARGE, SMALL = 4_000_000, 200_000
@@ -82,6 +85,27 @@ def test_a_smaller_cache_keeps_the_hot_rows(policy: str) -> None:
     assert new.lookup(Keys((pa.array(hot),)), 0.0).hit.mean() >= 0.98
     assert new.stats().entries >= 900
     assert new.stats().evictions == cache.stats().evictions
+
+
+def test_entries_move_in_the_order_of_their_use() -> None:
+    """So that texts that are read together lie together in the new cache, and not as their keys' hashes have it."""
+    cache, new = (make_cache(size_rows=rows, widths=[8, 170]) for rows in (8_000, 9_200))
+    cache.insert(Keys((pa.array(np.arange(4_000)),)), np.ones(4_000, np.int32), make_rows(cache._columns, range(4_000)), 0.0)
+    used = np.random.default_rng(1).permutation(4_000)
+    cache.lookup(Keys((pa.array(used),)), 0.0)
+    moved: list[int] = []
+    adopt = new.adopt
+
+    def seen(copies: Copies) -> npt.NDArray[np.int64]:
+        moved.extend(copies.keys.columns[0].to_pylist())
+        return adopt(copies)
+
+    new.adopt = seen  # type: ignore[method-assign]
+    Move(cache, new).bulk(always)
+    place = np.empty(4_000, np.int64)
+    place[used] = np.arange(4_000)
+    assert sorted(moved) == list(range(4_000))
+    assert (np.diff(place[moved] // 64) >= 0).all(), "64 keys of a batch share a tick"
 
 
 def test_a_move_takes_over_no_expired_entry_and_lets_none_live_longer() -> None:
