@@ -58,7 +58,7 @@ class Watch:
         >>> from srj.sizing import hash_keys
         >>> watch, rng = Watch(50_000), np.random.default_rng(1)
         >>> for part in range(3):
-        ...     watch.add(hash_keys(1_000 * part + rng.integers(0, 1_000, 10_000)))
+        ...     _ = watch.add(hash_keys(1_000 * part + rng.integers(0, 1_000, 10_000)))
         >>> 980 <= watch.bound <= 1_000
         True
     """

@@ -159,7 +159,13 @@ def test_whatever_a_cell_does_is_a_record_and_nothing_of_it_stays(folder: Path, 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_a_run_that_is_ended_leaves_no_cell_behind(folder: Path, number: signal.Signals) -> None:
     """However it ends; where it can, it says so."""
-    run = subprocess.Popen([SRJ, "experiment", "run", bad(folder, "stuck")], stderr=subprocess.PIPE, text=True)
+    run = subprocess.Popen(
+        [SRJ, "experiment", "run", bad(folder, "stuck")],
+        stderr=subprocess.PIPE,
+        text=True,
+        # Under nohup, and who starts the tests may be, it is ignored, as it should be.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509  no threads here
+    )
     assert ends(lambda: len(started(folder)) == 2)
     cell = int(Path(f"/proc/{started(folder)[0]}/stat").read_text().rpartition(")")[2].split()[1])
     run.send_signal(number)
