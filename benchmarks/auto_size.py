@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 SHARES = ("6.25 %", "12.5 %", "25 %", "37.5 %", "50 %", "62.5 %", "75 %", "87.5 %", "93.75 %")
 PAIRS = 21
-_PIECES = 3
-# By which a share is measured, after as many; auto and the best share join a third of them in each turn. Where a second takes
-# more, there are more.
+_PIECES = 3  # of the rows by which a share is measured: auto and the best share join one in each turn
+# By which a share is measured, after as many; more where a second takes more.
 ROWS = {"Zipf 1": 1_200_000, "moving interval": 1_000_000, "flights": 300_000, "loop": 2_000_000}
 _ROWS = 600_000
 MEMORY = {"new york flights": 0.5}  # share of the relation

@@ -222,9 +222,8 @@ EXPERIMENT = Experiment(
     discussion=(
         "A stream without a join carries some 170,000 rows a second in the same micro-batches, so where nearly all rows hit, "
         "Spark's own time is most of what the ways with a cache take, and they hardly differ; Flink, which has no micro-batches, "
-        "is ahead. "
-        "Where keys are new, it is the number of queries that counts. Delays are those of Spark's micro-batches, and differ from "
-        "run to run by more than most ways do."
+        "is ahead. Where keys are new, it is the number of queries that counts. Delays are those of Spark's micro-batches, and "
+        "differ from run to run by more than most ways do."
     ),
     cells=cells,
     run=run,

@@ -29,9 +29,9 @@ _EPOCHS, _PER_LIMIT = 128, 16  # of the recent past; as many references as the b
 # Windows of the recent past that are looked at: up to where the next one's part begins.
 _PARTS = np.append(0, np.unique(np.geomspace(1, _EPOCHS, 16).astype(int))[:-1])
 _SIZES = 2.0 ** np.arange(-8, 0.25, 0.25)  # of the bound, by which distances are counted
-# References looked at together while watching, at least, and at most without a bound and with one: a look takes some 150 us.
-_TOGETHER = 8_192, 16_384, 65_536
-_OF_LIMIT = 3 / 4  # so many for each entry of the bound, between these
+# References looked at together while watching, at least and most: a look takes some 150 us. With more of them, or three quarters
+# of the bound in place of half, a new pattern is noticed an interval or two later.
+_TOGETHER = 8_192, 16_384
 
 
 _PASSED, _NEW, _KNOWN = 0, 1, 2  # columns of an epoch: references; of those looked at as good as new; from here by distance
@@ -139,7 +139,7 @@ class Watch:
         self._is_settled = True
         limit, has_bound = self._limit(), self._pattern.bound is not None
         self._shards.lower(min(_RATES[0], _KEYS[0] / limit) if has_bound else min(_RATES[1], _KEYS[1] / limit))
-        self._together = int(np.clip(_OF_LIMIT * limit, _TOGETHER[0], _TOGETHER[2 if has_bound else 1]))
+        self._together = min(max(limit // 2, _TOGETHER[0]), _TOGETHER[1])
         self._noise = max(_NOISE, _SIGMAS * float(np.sqrt((1 - self._shards.rate) / (self._shards.rate * limit))))
         self._large = int(np.searchsorted(_SIZES, 1 - self._noise))
 
