@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     I64 = npt.NDArray[np.int64]
     F64 = npt.NDArray[np.float64]
 
-_REPEATS = 2.0  # times MaxSRD: of n keys, 1.9 n references have come again by the time at which a distance of 0.95 n does
+_REPEATS = 3.0  # times MaxSRD: of n keys, 2.9 n references have come again by the time at which a distance of 0.98 n does
 
 
 class Phase(Enum):
@@ -67,7 +67,7 @@ class Pattern:
         memory: entries that memory can hold; where StackSize reaches them the query gives up.
         growth: m, the length of B: by what share StackSize must grow after MaxSRD last rose.
         repeats: known keys that must have come during B, so that a stream which hardly repeats is not taken for one that moves on;
-            twice as many as MaxSRD at least, for a query that begins late in an interval has seen no large distances yet.
+            three times as many as MaxSRD at least, for a query that begins late in an interval has seen no large distances yet.
         quiet: rounds over all keys without a rise of either, after which the query is `CLOSED`.
 
     Example:

@@ -29,12 +29,14 @@ _EPOCHS, _PER_LIMIT = 128, 16  # of the recent past; as many references as the b
 # Windows of the recent past that are looked at: up to where the next one's part begins.
 _PARTS = np.append(0, np.unique(np.geomspace(1, _EPOCHS, 16).astype(int))[:-1])
 _SIZES = 2.0 ** np.arange(-8, 0.25, 0.25)  # of the bound, by which distances are counted
-# References looked at together while watching, at least and most: a look takes some 150 us. With more of them, or three quarters
+# References looked at together while watching, at least and most: a look takes some 100 us. With more of them, or three quarters
 # of the bound in place of half, a new pattern is noticed an interval or two later.
 _TOGETHER = 8_192, 16_384
 
 
-_PASSED, _NEW, _KNOWN = 0, 1, 2  # columns of an epoch: references; of those looked at as good as new; from here by distance
+# Columns of an epoch: references; then those looked at, by distance, the last of which no cache of this memory could hold.
+_PASSED, _KNOWN, _NEW = 0, slice(1, -1), -1
+_LARGER = 1 + _SIZES.size  # than the bound
 
 
 class Watch:
@@ -66,7 +68,7 @@ class Watch:
     def __init__(self, memory: int, *, compiled: bool | None = None) -> None:
         self.memory, self._compiled = memory, compiled
         self.searches = 0
-        self._epochs = np.zeros((_EPOCHS, _KNOWN + _SIZES.size + 1))  # the newest first
+        self._epochs, self._newest = np.zeros((_EPOCHS, _LARGER + 2)), 0  # a ring; the next is the one before
         self._waiting: list[U64] = []
         self._references = 0
         self._rate_of_distances = 1.0
@@ -121,6 +123,8 @@ class Watch:
             _, distances = self._shards.add(hashes, references)
             if self._pattern.add(distances, 1 / self._rate_of_distances) is not Phase.SEARCHING:
                 self._settle()
+            elif self._provisional is not None and self._pattern.state.references >= _COVERS * self._provisional:
+                self._provisional = 0.0  # what has been seen since says more
         self._rate_of_distances = self._shards.rate
         return True
 
@@ -141,41 +145,43 @@ class Watch:
         self._shards.lower(min(_RATES[0], _KEYS[0] / limit) if has_bound else min(_RATES[1], _KEYS[1] / limit))
         self._together = min(max(limit // 2, _TOGETHER[0]), _TOGETHER[1])
         self._noise = max(_NOISE, _SIGMAS * float(np.sqrt((1 - self._shards.rate) / (self._shards.rate * limit))))
-        self._large = int(np.searchsorted(_SIZES, 1 - self._noise))
+        # Below the first are first touches, which have -1.
+        self._edges = np.concatenate([[-0.5], _SIZES * limit, [max(np.nextafter(self.memory, 0), limit)]])
+        self._large = 1 + int(np.searchsorted(_SIZES, 1 - self._noise))
 
     def _limit(self) -> int:
         return self._pattern.bound or self.memory
 
     def _look(self, distances: F64, references: int) -> None:
         limit = self._limit()
-        near = distances[distances < self.memory]
-        largest = float(near.max(initial=-1.0))
-        if self._pattern.bound is not None and largest >= limit * (1 + self._noise):
-            self._search(min(largest + 1, self.memory))
-            return
-        epochs = self._epochs
-        if epochs[0, _PASSED] >= limit / _PER_LIMIT:
-            epochs[1:] = epochs[:-1]
-            epochs[0] = 0
-        epochs[0, _PASSED] += references
-        epochs[0, _NEW] += distances.size - near.size
-        counts = np.bincount(np.searchsorted(_SIZES * limit, near[near >= 0]), minlength=_SIZES.size + 1)
-        epochs[0, _KNOWN:] += counts
-        if counts[self._large :].sum() <= _OFTEN * counts.sum():
+        counts = np.bincount(np.searchsorted(self._edges, distances), minlength=self._edges.size + 1)
+        if self._pattern.bound is not None and counts[_LARGER]:
+            largest = float(distances[distances < self.memory].max())
+            if largest >= limit * (1 + self._noise):
+                self._search(min(largest + 1, self.memory))
+                return
+        if self._epochs[self._newest, _PASSED] >= limit / _PER_LIMIT:
+            self._newest = (self._newest - 1) % _EPOCHS
+            self._epochs[self._newest] = 0
+        counts[_PASSED] = references  # in place of the first touches
+        self._epochs[self._newest] += counts
+        of_each = counts.tolist()
+        if sum(of_each[self._large : _NEW]) <= _OFTEN * sum(of_each[_KNOWN]):
             recent = self._smaller(limit)
             if recent is not None:
                 self._search(recent)
 
     def _smaller(self, limit: int) -> float | None:
-        """What nearly all distances of late are below, if that many of them are no chance."""
-        past = np.cumsum(np.add.reduceat(self._epochs, _PARTS, axis=0), axis=0)
-        references, new, known = past[:, _PASSED], past[:, _NEW], np.cumsum(past[:, _KNOWN:], axis=1)
+        """The least that nearly all distances of late are below, if that many of them are no chance."""
+        past = np.cumsum(np.add.reduceat(np.roll(self._epochs, -self._newest, axis=0), _PARTS, axis=0), axis=0)
+        references, new, known = past[:, _PASSED], past[:, _NEW], np.cumsum(past[:, _KNOWN], axis=1)
         sizes, beyond = _SIZES * limit, known[:, -1:] - known[:, :-1]
         # Where an interval has just begun, hardly any key is known, and the few distances say nothing.
         fits = (beyond <= _RARE * known[:, -1:]) & (references[:, None] >= _COVERS * sizes) & (sizes < limit * (1 - self._noise))
-        for window in np.flatnonzero(fits.any(axis=1) & (known[:, -1] >= _MISSED))[::-1]:
+        least = None
+        for window in np.flatnonzero(fits.any(axis=1) & (known[:, -1] >= _MISSED)):
             size = np.argmax(fits[window])
             expected = self._shards.beyond(sizes[size] * (1 + self._noise)) * references[window] * self._shards.rate
             if expected - beyond[window, size] - new[window] >= max(_MISSED, _SIGMAS * float(np.sqrt(expected))):
-                return float(sizes[size])
-        return None
+                least = float(sizes[size]) if least is None else min(least, float(sizes[size]))
+        return least
