@@ -1,7 +1,7 @@
 """``cache="auto"`` beside the best fixed split of the same memory, on six traces, and what its watching costs.
 
 ``python -m benchmarks.auto_size``: for each trace it sweeps the cache's share of the memory through srj's core and a PostgreSQL of
-its own, then goes on with the best share and with auto in turns. About 20 minutes; the table is in docs/sizing.md.
+its own, then measures the best share and auto in turns, each time opened anew. About 30 minutes; the table is in docs/sizing.md.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from srj.experiments.traces import Trace
 
 SHARES = ("6.25 %", "12.5 %", "25 %", "37.5 %", "50 %", "62.5 %", "75 %", "87.5 %", "93.75 %")
-PAIRS = 21
-_PIECES = 3  # of the rows by which a share is measured: auto and the best share join one in each turn
+PAIRS = 15
 # By which a share is measured, after as many; more where a second takes more.
 ROWS = {"Zipf 1": 1_200_000, "moving interval": 1_000_000, "flights": 300_000, "loop": 2_000_000}
 _ROWS = 600_000
@@ -93,25 +92,25 @@ def main(
                         alone.throughput(taken)
                         rates[share] = alone.throughput(taken)
                 best = max(rates, key=lambda share: rates[share])
-                with bench(best) as fixed, bench("auto") as auto:
-                    ratios, spent, piece = [], 0.0, max(taken // _PIECES, 1)
-                    for each in (fixed, auto):
-                        each.throughput(taken)
-                    watched = Timed(auto)
-                    for number in range(pairs):
-                        status.update(f"{name}: auto and {best}, {number + 1} of {pairs}")
-                        turns = (auto, fixed) if number % 2 else (fixed, auto)
-                        found = {each: each.throughput(piece) for each in turns}
-                        ratios.append(found[auto] / found[fixed])
-                        spent += piece / found[auto]
-                    if any(each.output != each.plain_join for each in (fixed, auto)):
-                        raise AssertionError("expected the rows of a plain join, got others")
-                    entries = auto.entries
+                ratios, spent, watched, entries = [], 0.0, 0.0, 0
+                for number in range(pairs):
+                    found = {}
+                    for share in (("auto", best), (best, "auto"))[number % 2]:
+                        status.update(f"{name}: {share}, {number + 1} of {pairs}")
+                        with bench(share) as opened:
+                            opened.throughput(taken)
+                            timed = Timed(opened) if share == "auto" else None
+                            found[share] = opened.throughput(taken)
+                            if opened.output != opened.plain_join:
+                                raise AssertionError("expected the rows of a plain join, got others")
+                            if timed is not None:
+                                watched, entries, spent = watched + timed.seconds, opened.entries, spent + taken / found[share]
+                    ratios.append(found["auto"] / found[best])
                 low, high = certain(ratios)
                 room = memory * one.relation
                 console.print(
                     f"| {name} | {room:,.0f} | {best} | {entries / room:.0%} "
-                    f"| {median(ratios):.2f} ({low:.2f} to {high:.2f}) | {watched.seconds / spent:.1%} |",
+                    f"| {median(ratios):.2f} ({low:.2f} to {high:.2f}) | {watched / spent:.1%} |",
                     soft_wrap=True,
                 )
                 console.print("  ", {share: round(found) for share, found in rates.items()}, soft_wrap=True)

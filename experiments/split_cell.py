@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,7 +22,7 @@ from srj.lookup.engine import Engine
 from srj.lookup.make_cache import CacheMaker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy as np
     import numpy.typing as npt
@@ -34,20 +35,24 @@ Split = Literal["20 %", "50 %", "70 %", "unbounded", "auto"]
 SPLITS: tuple[Split, ...] = ("20 %", "50 %", "70 %", "unbounded", "auto")
 _UNBOUNDED = 15 / 16
 _EVENT = 256  # bytes of a row that waits, with its place among those in flight
-_WARM = 3  # intervals before anything is measured: the pattern is found in the second
+_WARM = 6  # intervals before anything is measured: the pattern is found in the second, and then the cache moves
 _INTERVALS = (2, 20)  # that one measurement takes, at least and at most
+_DIGITS = {"entries": None, "queue_rows": None, "hit_ratio": 4, "missing_rows_a_lookup": 1}  # of a bench's figures
 
 
 @dataclass(frozen=True)
 class SplitCell:
-    """A memory, and how missing keys are asked; all divisions of that memory are measured side by side.
+    """A memory, and how missing keys are asked; all divisions of that memory are measured in turns, each time opened anew.
+
+    Two joins that are open at once and the same in all differ by a tenth for as long as they are: in where their memory lies, and
+    their server's processes. Only between those that are opened anew is that chance too.
 
     Attributes:
         memory: share of what a cache of the whole relation would take.
         lookups: ``"one at a time"`` as in the thesis; ``"several"`` as srj has them.
         indexed: whether the relation's key has an index.
         relation: keys. intervals: of the stream, each uniform over 1 % of the relation of its own. length: of the stream.
-        rounds: how often each division is measured, in turns. seconds: that a measurement takes, about.
+        rounds: how often each division is opened and measured. seconds: that a measurement takes, about.
         seed: of the stream.
     """
 
@@ -57,7 +62,7 @@ class SplitCell:
     relation: int = 500_000
     intervals: int = 40
     length: int = 2_000_000
-    rounds: int = 7
+    rounds: int = 9
     seconds: float = 1.0
     seed: int = 1
 
@@ -84,16 +89,11 @@ def run(cell: Cell, url: str) -> Measurement:
         "moving interval", length=one.length, relation=one.relation, intervals=one.intervals, share=0.01, seed=one.seed
     ).keys()
     batch = Batch(in_flight=1) if one.lookups == "one at a time" else Batch()
-    with ExitStack() as stack:
-        benches = {
-            split: stack.enter_context(
-                closing(Bench(url, one.relation, keys, memory=one.memory, split=split, batch=batch, indexed=one.indexed))
-            )
-            for split in SPLITS
-        }
-        figures = _measured(one, benches)
-        outputs, plain_joins = zip(*((bench.output, bench.plain_join) for bench in benches.values()), strict=True)
-        return Measurement(figures, added(outputs), added(plain_joins))
+
+    def bench(split: Split) -> closing[Bench]:
+        return closing(Bench(url, one.relation, keys, memory=one.memory, split=split, batch=batch, indexed=one.indexed))
+
+    return _measured(one, bench)
 
 
 def label(cell: Cell) -> str:
@@ -129,7 +129,7 @@ class Bench:
         self, url: str, relation: int, keys: I64, *, memory: float, split: str, batch: Batch, indexed: bool = True
     ) -> None:
         table = ensure_relation(url, relation, indexed=indexed)
-        self._relation = read_relation(url, table).sort_by("id")
+        self._relation = _sorted_relation(url, table)
         self._keys, self._taken = keys, 0
         spec = relation_spec(url, table, batch, Cache())
         self.memory = int(memory * CacheMaker(spec, Cache()).contents.nbytes(size_bytes=None, size_rows=relation))
@@ -201,27 +201,33 @@ def share_of(split: str) -> float:
     return _UNBOUNDED if split == "unbounded" else float(split.removesuffix("%")) / 100
 
 
-def _measured(cell: SplitCell, benches: Mapping[Split, Bench]) -> dict[str, Any]:
-    """Run on until the pattern has been found, then measure all in turns, each whole intervals."""
+def _measured(cell: SplitCell, opened: Callable[[Split], closing[Bench]]) -> Measurement:
+    """In each round open each division, run on until the pattern has been found, and measure whole intervals."""
     interval = cell.length // cell.intervals
-    rows: dict[Split, int] = {}
-    throughput: dict[Split, list[int]] = {split: [] for split in benches}
-    for split, bench in benches.items():
-        bench.throughput(_WARM * interval)
-        wanted = cell.seconds * bench.throughput(_INTERVALS[0] * interval) / interval
-        rows[split] = interval * round(min(max(wanted, _INTERVALS[0]), _INTERVALS[1]))
-        bench.begin()
-    turns = list(benches.items())
+    found: dict[str, dict[Split, list[float]]] = {name: {split: [] for split in SPLITS} for name in ("throughput", *_DIGITS)}
+    checksums: list[tuple[Checksum, Checksum]] = []
+    memory = 0
     for number in range(cell.rounds):
         # Each begins in its turn: a machine that slows down while a round goes on shall not always meet the same ones.
-        begin = number % len(turns)
-        for split, bench in turns[begin:] + turns[:begin]:
-            throughput[split].append(round(bench.throughput(rows[split])))
-    return {
-        "throughput": throughput,
-        "entries": {split: bench.entries for split, bench in benches.items()},
-        "queue_rows": {split: bench.queue_rows for split, bench in benches.items()},
-        "hit_ratio": {split: round(bench.hit_ratio, 4) for split, bench in benches.items()},
-        "missing_rows_a_lookup": {split: round(bench.missing_rows_a_lookup, 1) for split, bench in benches.items()},
-        "memory": next(iter(benches.values())).memory,
-    }
+        begin = number % len(SPLITS)
+        for split in SPLITS[begin:] + SPLITS[:begin]:
+            with opened(split) as bench:
+                wanted = cell.seconds * bench.throughput(_WARM * interval) / interval
+                bench.begin()
+                found["throughput"][split].append(
+                    round(bench.throughput(interval * round(min(max(wanted, _INTERVALS[0]), _INTERVALS[1]))))
+                )
+                for name in _DIGITS:
+                    found[name][split].append(getattr(bench, name))
+                checksums.append((bench.output, bench.plain_join))
+                memory = bench.memory
+    outputs, plain_joins = zip(*checksums, strict=True)
+    figures: dict[str, Any] = {"throughput": found["throughput"], "memory": memory}
+    for name, digits in _DIGITS.items():
+        figures[name] = {split: round(median(each), digits) for split, each in found[name].items()}
+    return Measurement(figures, added(outputs), added(plain_joins))
+
+
+@lru_cache(maxsize=1)
+def _sorted_relation(url: str, table: str) -> pa.Table:
+    return read_relation(url, table).sort_by("id")
