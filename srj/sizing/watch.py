@@ -68,6 +68,7 @@ class Watch:
     def __init__(self, memory: int, *, compiled: bool | None = None) -> None:
         self.memory, self._compiled = memory, compiled
         self.searches = 0
+        self._provisional: float | None = None
         self._epochs, self._newest = np.zeros((_EPOCHS, _LARGER + 2)), 0  # a ring; the next is the one before
         self._waiting: list[U64] = []
         self._references = 0

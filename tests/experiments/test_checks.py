@@ -160,7 +160,7 @@ def test_the_keys_of_ones_own_file_go_round_after_the_first_half(tmp_path: Path)
 
 
 def test_another_division_is_better_only_where_chance_is_no_reason() -> None:
-    """Nine ratios of which none says otherwise are no chance; of which one does may be. What they are at most is a claim of its own."""
+    """Nine ratios of which none says otherwise are no chance, one may be. What they are at most is a claim of its own."""
 
     def found(*of_thesis: float) -> list[Finding]:
         """With these ratios to the share of 50 % in one cell, and 4 times the others everywhere else."""
