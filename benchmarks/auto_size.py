@@ -92,7 +92,7 @@ def main(
                         alone.throughput(taken)
                         rates[share] = alone.throughput(taken)
                 best = max(rates, key=lambda share: rates[share])
-                ratios, spent, watched, entries = [], 0.0, 0.0, 0
+                ratios, entries, spent, watched = [], [], 0.0, 0.0
                 for number in range(pairs):
                     found = {}
                     for share in (("auto", best), (best, "auto"))[number % 2]:
@@ -104,12 +104,13 @@ def main(
                             if opened.output != opened.plain_join:
                                 raise AssertionError("expected the rows of a plain join, got others")
                             if timed is not None:
-                                watched, entries, spent = watched + timed.seconds, opened.entries, spent + taken / found[share]
+                                entries.append(opened.entries)
+                                watched, spent = watched + timed.seconds, spent + taken / found[share]
                     ratios.append(found["auto"] / found[best])
                 low, high = certain(ratios)
                 room = memory * one.relation
                 console.print(
-                    f"| {name} | {room:,.0f} | {best} | {entries / room:.0%} "
+                    f"| {name} | {room:,.0f} | {best} | {median(entries) / room:.0%} "
                     f"| {median(ratios):.2f} ({low:.2f} to {high:.2f}) | {watched / spent:.1%} |",
                     soft_wrap=True,
                 )

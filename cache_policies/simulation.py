@@ -76,7 +76,7 @@ def simulate(
     size = _at_least_one("capacity", capacity)
     distinct, codes = _factorised(keys)
     if vectorised:
-        from srj.lookup.simulated import count_misses  # noqa: PLC0415  policies can be read and used without the cache
+        from srj.lookup.simulated import MissCounter  # noqa: PLC0415  policies can be read and used without the cache
 
         if parameters:
             raise RequestError(
@@ -87,8 +87,9 @@ def simulate(
                 f"expected a policy with a rule for vectorised=True, got {chosen.name!r}, which has only its exact form; "
                 "leave vectorised out"
             )
-        misses = count_misses(codes, size, chosen, _at_least_one("batch_size", batch_size))
-        return Simulation(len(codes) - misses, misses)
+        counter = MissCounter(size, chosen, _at_least_one("batch_size", batch_size))
+        counter.take(codes)
+        return Simulation(len(codes) - counter.misses, counter.misses)
     # One object a key: a dictionary then finds it by its identity.
     objects = distinct.tolist()
     sequence = [objects[code] for code in codes.tolist()]

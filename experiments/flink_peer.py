@@ -48,14 +48,15 @@ def measure(cell: PeerCell, url: str) -> Measurement:
     parts = parts_of(sizes, hits=cell.hits, hot=cell.hot, relation=cell.relation, seed=cell.seed)
     keys = np.concatenate([part.keys for part in parts])
     warm = sum(len(part.keys) for part in parts if part.phase == "warm")
-    with TemporaryDirectory(prefix="srj-peers-") as name, ServerUsage(url, table) as usage, MemoryPeak() as memory:
+    with TemporaryDirectory(prefix="srj-peers-") as name, ServerUsage(url, table) as usage:
         paths = {"keys": str(Path(name) / "keys.parquet"), "output": str(Path(name) / "joined.parquet")}
         pq.write_table(pa.table({"id": keys}), paths["keys"])
         request = {"url": plain_url(url), "table": table, "key": "id", "cache_rows": cell.entries, "parallelism": 2}
         written = _answer(python, job, request | paths | {"warm": warm})
         output = pq.read_table(written["output"]).select(SCHEMA.names)
         counts = [usage()]
-        answer = _answer(python, job, request | {"keys": paths["keys"], "warm": warm})
+        with MemoryPeak() as memory:
+            answer = _answer(python, job, request | {"keys": paths["keys"], "warm": warm})
         counts.append(usage())
         pq.write_table(pa.table({"id": keys[:warm]}), paths["keys"])
         _answer(python, job, request | {"keys": paths["keys"], "warm": warm // 2})
@@ -71,8 +72,7 @@ def measure(cell: PeerCell, url: str) -> Measurement:
             "delay_p99_ms": None,
             "queries": queries,
             "cpu_seconds": cpu,
-            "jvm_bytes": memory.jvm,
-            "python_bytes": memory.python,
+            "memory_bytes": memory.bytes,
         },
         checksum(output),
         checksum(plain_join(keys, read_rows(url, table, np.unique(keys)))),  # of all rows, those that warm the cache too

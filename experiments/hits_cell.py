@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +19,7 @@ from srj.cache_policies import simulate
 from srj.enrich import srj_enrich
 from srj.experiments.experiment import Measurement
 from srj.experiments.joins import Core, relation_spec
+from srj.experiments.local_session import CORES, local_session
 from srj.experiments.plain_join import checksum, plain_join
 from srj.experiments.relation import SCHEMA, ensure_relation, read_relation
 from srj.experiments.source import GIVEN_PIECE, GivenSource
@@ -27,16 +27,14 @@ from srj.experiments.traces import trace
 from srj.lookup.engine import Engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     import numpy.typing as npt
-    from pyspark.sql import SparkSession
 
     from srj.experiments.experiment import Cell, Scale
 
     I64 = npt.NDArray[np.int64]
 
-_CORES = 2
 _MICRO_BATCHES = 3
 # Simulation knows of no key that is still on its way, so these shall be few beside the cache; Spark reads on as it likes.
 _BATCH = Batch(size=100, in_flight=2)
@@ -124,14 +122,17 @@ def _by_spark(keys: I64, url: str, table: str, capacity: int) -> tuple[pa.Table,
     """The same through a stream of files, of which each micro-batch has one for each worker."""
     with TemporaryDirectory(prefix="srj-experiment-") as name:
         folder = Path(name)
-        _write(keys, folder / "keys")
-        with _spark(folder) as spark:
-            stream = spark.readStream.schema("key LONG").option("maxFilesPerTrigger", _CORES).parquet(str(folder / "keys"))
+        _write(keys, folder / "keys", _MICRO_BATCHES * CORES)
+        spark = local_session(folder, {"spark.sql.execution.arrow.maxRecordsPerBatch": f"{GIVEN_PIECE}"})
+        try:
+            stream = spark.readStream.schema("key LONG").option("maxFilesPerTrigger", CORES).parquet(str(folder / "keys"))
             enriched = srj_enrich(stream, Table(url, (table,)), key={"key": "id"}, batch=_BATCH, cache=_cache(capacity))
             writer = enriched.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
             query = writer.trigger(availableNow=True).start(str(folder / "output"))
             query.awaitTermination()
             counts = [row["srj"] for one in query.recentProgress for row in one.observedMetrics.values()]
+        finally:
+            spark.stop()
         output = pq.read_table(folder / "output").rename_columns({"key": "id"}).select(SCHEMA.names)
         return output, sum(one["hits"] for one in counts), sum(one["keys"] for one in counts)
 
@@ -141,35 +142,9 @@ def _cache(capacity: int) -> Cache:
     return Cache(size=f"{capacity} rows", ttl=None, missing_ttl=None)
 
 
-def _write(keys: I64, folder: Path) -> None:
+def _write(keys: I64, folder: Path, files: int) -> None:
     folder.mkdir()
-    for number, part in enumerate(np.array_split(keys, _MICRO_BATCHES * _CORES)):
+    for number, part in enumerate(np.array_split(keys, files)):
         path = folder / f"{number:03}.parquet"
         pq.write_table(pa.table({"key": part}), path)
         os.utime(path, (number + 1, number + 1))  # Spark takes the oldest file first
-
-
-@contextmanager
-def _spark(folder: Path) -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession  # noqa: PLC0415  a second, which cells without Spark need not wait for
-
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.local.dir": str(folder / "local"),
-        "spark.log.level": "ERROR",
-        "spark.python.udf.pipelined.enabled": "true",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": f"{GIVEN_PIECE}",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    builder = SparkSession.builder.master(f"local[{_CORES}]").appName("srj-experiment")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    try:
-        yield session
-    finally:
-        session.stop()

@@ -43,6 +43,10 @@ class Part:
 def parts_of(sizes: Sequence[tuple[Phase, int]], *, hits: float, hot: int, relation: int, seed: int) -> list[Part]:
     """The micro-batches; before them, one in which each worker sees all hot keys, where there are any.
 
+    Ways that send a query for each key get smaller micro-batches, and shall join the same rows as far as they come. So the hot keys
+    depend on nothing but `hot`, `relation` and `seed`, and keys that come once are taken from one row of all keys: for ``"rate"``
+    from its start, for ``"delay"`` from its end, and for ``"warm"`` before these.
+
     Args:
         sizes: phase and rows of each.
         hits: share of rows with a hot key.
@@ -58,15 +62,19 @@ def parts_of(sizes: Sequence[tuple[Phase, int]], *, hits: float, hot: int, relat
     (np.True_, np.int64(2))
     """
     hot = hot if hits else 0
-    random = np.random.default_rng(seed)
     new = [round((1 - hits) * rows) for _, rows in sizes]
     if hot + sum(new) > relation:
         raise RequestError(f"expected a table of at least {hot + sum(new):,} rows for a stream of so many keys, got {relation:,}")
-    ids = random.choice(relation, hot + sum(new), replace=False)
-    known, unseen = ids[:hot], np.split(ids[hot:], np.cumsum(new)[:-1])
+    ids = np.random.default_rng(seed).permutation(relation)
+    known, unseen = ids[:hot], ids[hot:]
+    ends = np.cumsum([sum(count for count, (of, _) in zip(new, sizes, strict=True) if of == phase) for phase in ("delay", "warm")])
+    places = {"rate": 0, "delay": unseen.size - int(ends[0]), "warm": unseen.size - int(ends[1])}
+    randoms = {phase: np.random.default_rng([seed, *phase.encode()]) for phase in places}
     parts = [Part("warm", np.concatenate([known] * FILES))] if hot else []
-    for (phase, rows), fresh in zip(sizes, unseen, strict=True):
-        keys = np.concatenate([fresh, random.choice(known, rows - len(fresh)) if hot else fresh[:0]])
+    for (phase, rows), count in zip(sizes, new, strict=True):
+        fresh, random = unseen[places[phase] : places[phase] + count], randoms[phase]
+        places[phase] += count
+        keys = np.concatenate([fresh, random.choice(known, rows - count) if hot else fresh[:0]])
         parts.append(Part(phase, random.permutation(keys)))
     return parts
 

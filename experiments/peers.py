@@ -210,7 +210,8 @@ def headline(figures: Mapping[str, Any]) -> str:
         parts.append(f"{figures['queries']:,} queries for {figures['rows']:,} rows")
     if figures["cpu_seconds"] is not None:
         parts.append(f"{1e6 * figures['cpu_seconds'] / figures['rows']:,.1f} s of the database's processor for 1 M rows")
-    parts.append(f"{(figures['jvm_bytes'] + figures['python_bytes']) / 1e6:,.0f} MB")
+    if "memory_bytes" in figures:
+        parts.append(f"{figures['memory_bytes'] / 1e6:,.0f} MB")
     return ", ".join(parts)
 
 

@@ -27,8 +27,8 @@ _NOTE = (
     "- Delay: from when the files of a micro-batch of 5,000 rows appear until a row has left the join.\n"
     "- Queries: PostgreSQL's that name the table; of MySQL or MariaDB all SELECTs. CPU: of all the server's "
     "processes.\n"
-    "- Memory: the JVM's peak, which takes heap up to 4 GB as it likes, and the Python workers'; the driver's own "
-    "Python, where the IN list keeps its keys and rows, is not counted.\n"
+    "- Memory: the most at a time of the JVM, which takes heap up to 4 GB as it likes, the Python workers, and what the "
+    "driver's own Python needs more than before; of Flink, whose Python only starts the job, all of that.\n"
     "- srj, the two one by one and Flink have a cache of 100,000 rows: one for all workers with srj and Flink, else "
     "one for each. Asynchronous lookups are 32 at a time in each of two workers.\n"
     "- A query per row, the IN list (1,000 distinct keys of the micro-batch a query, from the driver) and the JDBC "
@@ -102,10 +102,15 @@ def _cpu(figures: Mapping[str, Any]) -> str:
     return _NONE if figures["cpu_seconds"] is None else f"{1e6 * figures['cpu_seconds'] / figures['rows']:,.1f}"
 
 
+def _memory(figures: Mapping[str, Any]) -> str:
+    """Older records have another figure."""
+    return f"{figures['memory_bytes'] / 1e6:,.0f}" if "memory_bytes" in figures else _NONE
+
+
 _COLUMNS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "rows/s": lambda figures: f"{figures['rate']:,.0f}",
     "p50/p99 delay, ms": _delays,
     "queries for 1,000 rows": _queries,
     "database CPU, s for 1 M rows": _cpu,
-    "memory, MB": lambda figures: f"{(figures['jvm_bytes'] + figures['python_bytes']) / 1e6:,.0f}",
+    "memory, MB": _memory,
 }

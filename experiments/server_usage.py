@@ -1,4 +1,4 @@
-"""What a way to join costs beside its time: queries counted at the server, its processor time, and memory of Spark's processes."""
+"""What a way to join costs beside its time: queries counted at the server, its processor time, and memory."""
 
 from __future__ import annotations
 
@@ -128,20 +128,22 @@ class ServerUsage:
 
 
 class MemoryPeak:
-    """The most memory that this process's descendants had at a time: the JVM, and Spark's Python workers.
+    """The most memory at a time that this process and its descendants have more than when it was entered.
 
-    What several processes share counts once for all of them (PSS). A context manager that looks every half second.
+    So much a way to join takes: the JVM, Spark's Python workers, and what the driver's Python needs beside. What several processes
+    share counts once for all of them (PSS). A context manager that looks every half second.
 
     Attributes:
-        jvm, python: bytes.
+        bytes: the peak; 0 where the system does not tell.
     """
 
     def __init__(self, every: float = 0.5) -> None:
-        self.jvm = self.python = 0
+        self.bytes = self._before = 0
         self._every, self._ended = every, threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Self:
+        self._before = _pss_of_all()
         self._thread.start()
         return self
 
@@ -149,15 +151,13 @@ class MemoryPeak:
         self._ended.set()
         self._thread.join()
 
+    def look(self) -> None:
+        """Take what there is now into account."""
+        self.bytes = max(self.bytes, _pss_of_all() - self._before)
+
     def _watch(self) -> None:
         while not self._ended.wait(self._every):
-            jvm = python = 0
-            for process in descendants(os.getpid()):
-                with suppress(OSError, ValueError, IndexError):
-                    size = _pss(process)
-                    is_jvm = Path(f"/proc/{process}/comm").read_text().strip() == "java"
-                    jvm, python = (jvm + size, python) if is_jvm else (jvm, python + size)
-            self.jvm, self.python = max(self.jvm, jvm), max(self.python, python)
+            self.look()
 
 
 def _stat(process: int) -> list[str]:
@@ -187,8 +187,14 @@ def _of_a_server(process: int) -> int | None:
     return None
 
 
+def _pss_of_all() -> int:
+    return sum(_pss(process) for process in [os.getpid(), *descendants(os.getpid())])
+
+
 def _pss(process: int) -> int:
-    for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return 1024 * int(line.split()[1])
+    """0 of one that has ended, and where the system does not tell."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return 1024 * int(line.split()[1])
     return 0

@@ -12,7 +12,6 @@ out is compared with a plain join's, those of ``"warm"`` too.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -22,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from srj.errors import ConnectionFailedError
 from srj.experiments import peer_worker
 from srj.experiments.experiment import Checksum, Measurement
 from srj.experiments.jdbc import missing_driver
+from srj.experiments.local_session import local_session
 from srj.experiments.peer_stream import parts_of, write_part
 from srj.experiments.peer_ways import Relation, finisher, joined, settings_of
 from srj.experiments.plain_join import added, plain_join
@@ -37,7 +36,7 @@ from srj.experiments.server_usage import MemoryPeak, ServerUsage
 from srj.table import DatabaseUrl
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from srj.experiments.peer_stream import Part
     from srj.experiments.peers import PeerCell
@@ -69,38 +68,24 @@ def measure(cell: PeerCell, url: str) -> Measurement:
                 why = f"the table of {cell.relation:,} rows does not fit into a broadcast with {cell.heap} of heap"
                 return Measurement({"unfit": why}, Checksum(0, 0), Checksum(0, 0))
             raise
-        figures = run.figures() | {"jvm_bytes": memory.jvm, "python_bytes": memory.python}
+        figures = run.figures() | {"memory_bytes": memory.bytes}
         if cell.way in ("one by one", "one by one, async", "a query per row"):
             figures["lookups_in_all"] = peer_worker.noted(counts)
         return Measurement(figures, added(run.outputs), run.plain_join(url, folder))
 
 
 def _session(folder: Path, cell: PeerCell, url: str) -> SparkSession:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["TZ"] = "UTC"
     os.environ[peer_worker.URL] = url
     more = settings_of(cell.way, url)
     settings = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": cell.java,
         "spark.driver.memory": cell.heap,
-        "spark.local.dir": str(folder / "local"),
-        "spark.log.level": "ERROR",
-        "spark.python.udf.pipelined.enabled": "true",
-        "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         **more,
     }
-    builder = SparkSession.builder.master("local[2]").appName("srj peers")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        return local_session(folder, settings)
     except Exception as error:
         if "spark.jars.packages" not in more:
             raise

@@ -37,15 +37,15 @@ _UNBOUNDED = 15 / 16
 _EVENT = 256  # bytes of a row that waits, with its place among those in flight
 _WARM = 6  # intervals before anything is measured: the pattern is found in the second, and then the cache moves
 _INTERVALS = (2, 20)  # that one measurement takes, at least and at most
-_DIGITS = {"entries": None, "queue_rows": None, "hit_ratio": 4, "missing_rows_a_lookup": 1}  # of a bench's figures
+_FIGURES = {"entries": None, "queue_rows": None, "hit_ratio": 4, "missing_rows_a_lookup": 1}  # of a bench, and their digits
 
 
 @dataclass(frozen=True)
 class SplitCell:
     """A memory, and how missing keys are asked; all divisions of that memory are measured in turns, each time opened anew.
 
-    Two joins that are open at once and the same in all differ by a tenth for as long as they are: in where their memory lies, and
-    their server's processes. Only between those that are opened anew is that chance too.
+    Two equal joins that stay open side by side differ by up to a tenth throughout: in where their memory lies, and in their
+    server's processes. Where they are opened anew that difference is chance too, and averages out.
 
     Attributes:
         memory: share of what a cache of the whole relation would take.
@@ -204,30 +204,30 @@ def share_of(split: str) -> float:
 def _measured(cell: SplitCell, opened: Callable[[Split], closing[Bench]]) -> Measurement:
     """In each round open each division, run on until the pattern has been found, and measure whole intervals."""
     interval = cell.length // cell.intervals
-    found: dict[str, dict[Split, list[float]]] = {name: {split: [] for split in SPLITS} for name in ("throughput", *_DIGITS)}
-    checksums: list[tuple[Checksum, Checksum]] = []
-    memory = 0
+    found: dict[str, dict[Split, list[float]]] = {name: {split: [] for split in SPLITS} for name in ("throughput", *_FIGURES)}
+    checksums, memories = [], []
     for number in range(cell.rounds):
         # Each begins in its turn: a machine that slows down while a round goes on shall not always meet the same ones.
         begin = number % len(SPLITS)
         for split in SPLITS[begin:] + SPLITS[:begin]:
             with opened(split) as bench:
-                wanted = cell.seconds * bench.throughput(_WARM * interval) / interval
+                bench.throughput((_WARM - _INTERVALS[0]) * interval)
+                wanted = cell.seconds * bench.throughput(_INTERVALS[0] * interval) / interval
+                intervals = round(min(max(wanted, _INTERVALS[0]), _INTERVALS[1]))
                 bench.begin()
-                found["throughput"][split].append(
-                    round(bench.throughput(interval * round(min(max(wanted, _INTERVALS[0]), _INTERVALS[1]))))
-                )
-                for name in _DIGITS:
+                found["throughput"][split].append(round(bench.throughput(intervals * interval)))
+                for name in _FIGURES:
                     found[name][split].append(getattr(bench, name))
                 checksums.append((bench.output, bench.plain_join))
-                memory = bench.memory
+                memories.append(bench.memory)
     outputs, plain_joins = zip(*checksums, strict=True)
-    figures: dict[str, Any] = {"throughput": found["throughput"], "memory": memory}
-    for name, digits in _DIGITS.items():
+    figures: dict[str, Any] = {"throughput": found["throughput"], "memory": memories[0]}
+    for name, digits in _FIGURES.items():
         figures[name] = {split: round(median(each), digits) for split, each in found[name].items()}
     return Measurement(figures, added(outputs), added(plain_joins))
 
 
 @lru_cache(maxsize=1)
 def _sorted_relation(url: str, table: str) -> pa.Table:
+    """Read once for all that a cell opens."""
     return read_relation(url, table).sort_by("id")

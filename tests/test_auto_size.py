@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from srj.errors import RequestError
+from srj.lookup.cost import Line
 from srj.lookup.key_log import _KEYS, _THRESHOLD, _WRITTEN, KeyLog, open_log
 from srj.lookup.layout import Contents
 from srj.lookup.make_cache import check_cache
@@ -87,14 +88,17 @@ def test_on_moving_intervals_the_cache_gets_the_bound_with_ample_slack_and_the_r
         engine.close()
 
 
-def test_a_cache_for_more_keys_grows_and_its_rows_stay() -> None:
+def test_a_cache_for_more_keys_grows_within_an_interval_and_its_rows_stay() -> None:
     """From 1,000 keys an interval to 6,000: the first are still hits after the cache has grown."""
     engine = engine_for_keys(40_000, cache="auto", memory=3_000_000)
     try:
         joined(engine, intervals([20_000] * 3, [1_000] * 3, 1))
         small = engine.cache_stats().capacity
         assert small < 1_600
-        joined(engine, 4_000 + intervals([60_000] * 2, [6_000] * 2, 2))
+        larger = 4_000 + intervals([60_000] * 2, [6_000] * 2, 2)
+        joined(engine, larger[:60_000])
+        assert engine.cache_stats().capacity >= 6_000
+        joined(engine, larger[60_000:])
         stats = engine.cache_stats()
         assert 6_000 <= stats.capacity < 12_000
         operator = Operator(engine)
@@ -420,6 +424,43 @@ def test_a_table_without_texts_gets_no_memory_for_them_whatever_its_rows_take() 
     numbers = Contents.of([pa.int64()], pa.schema({"price": pa.float64()}), unique=True)
     assert numbers.geometry(4, outside=50.0, heaviest=50).segments == 0
     assert numbers.geometry(4, outside=50.0) == numbers.geometry(4)
+
+
+# What is worth a move
+
+
+def test_a_move_that_only_the_model_advises_has_to_save_five_percent() -> None:
+    """Lookups that cost the same a key want all the cache: the more of what comes again it can hold, the more that saves."""
+    engine = engine_for_keys(1_000, cache="auto", memory=2_000_000)
+    try:
+        auto = engine._auto
+        assert auto is not None
+        auto.waited(1_000, 100_000, hits_wait=False)
+        most, line = auto._most, Line(0.0, 1e-5)
+        falls_by = {share: MissRatioCurve(np.array([0.0, most / share]), np.array([1.0, 0.0]), 1e6) for share in (0.05, 0.9)}
+        assert auto._by_costs(falls_by[0.05], line) is None
+        wanted = auto._by_costs(falls_by[0.9], line)
+        assert wanted is not None
+        assert wanted == pytest.approx(most, rel=0.01)
+    finally:
+        engine.close()
+
+
+def test_before_costs_are_known_the_cache_goes_to_the_knee_if_that_is_far() -> None:
+    engine = engine_for_keys(1_000, cache="auto", memory=2_000_000)
+    try:
+        auto = engine._auto
+        assert auto is not None
+
+        def bends_at(entries: float) -> MissRatioCurve:
+            return MissRatioCurve(np.array([0.0, entries, 20 * entries]), np.array([1.0, 0.3, 0.1]), 1e6)
+
+        present = auto._entries
+        wanted = auto._by_knee(bends_at(present / 4))
+        assert wanted == pytest.approx(1.15 * present / 4, rel=0.01)
+        assert auto._by_knee(bends_at(present / 1.15)) is None
+    finally:
+        engine.close()
 
 
 # The split

@@ -65,7 +65,7 @@ def test_keys_of_every_type_move_with_their_rows_and_what_changes_meanwhile_too(
     assert model.check(new, numbers, 2.0, complete=True) == len(numbers)
 
 
-@pytest.mark.parametrize("policy", ["lru", "lfu"])
+@pytest.mark.parametrize("policy", ["lru", "lfu", "clock", "sieve"])
 def test_a_smaller_cache_keeps_the_hot_rows(policy: str) -> None:
     """What the rule knows of each entry moves with it: of 4,000 keys the 400 that were used stay, in a cache of a quarter."""
     from srj.cache_policies import by_name  # noqa: PLC0415  only here
@@ -85,6 +85,27 @@ def test_a_smaller_cache_keeps_the_hot_rows(policy: str) -> None:
     assert new.lookup(Keys((pa.array(hot),)), 0.0).hit.mean() >= 0.98
     assert new.stats().entries >= 900
     assert new.stats().evictions == cache.stats().evictions
+
+
+@pytest.mark.parametrize("policy", ["fifo", "random"])
+def test_a_policy_without_use_moves_as_many_rows_as_fit(policy: str) -> None:
+    """Of FIFO's the newest; each with its own values."""
+    from srj.cache_policies import by_name  # noqa: PLC0415  only here
+
+    options: dict[str, Any] = {"policy": by_name(policy, with_rule=True), "widths": [8, 170]}
+    cache, new = make_cache(size_rows=4_600, **options), make_cache(size_rows=1_000, **options)
+    for start in range(0, 4_000, 500):
+        keys = np.arange(start, start + 500)
+        cache.insert(Keys((pa.array(keys),)), np.ones(500, np.int32), make_rows(cache._columns, keys), 0.0)
+    Move(cache, new).bulk(always)
+    found = new.lookup(Keys((pa.array(np.arange(4_000)),)), 0.0)
+    assert new.stats().entries >= 900
+    assert int(found.hit.sum()) == new.stats().entries
+    kept = np.flatnonzero(found.hit)
+    assert found.rows.column(0).to_pylist() == make_rows(cache._columns, kept).column(0).to_pylist()
+    if policy == "fifo":
+        assert found.hit[3_000:].mean() >= 0.85
+        assert found.hit[:2_000].mean() <= 0.02
 
 
 def test_entries_move_in_the_order_of_their_use() -> None:

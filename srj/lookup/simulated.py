@@ -57,21 +57,33 @@ class BoundedCache(ColumnarCache):
         placement.taken[closed] = 1
 
 
-def count_misses(codes: npt.NDArray[np.int64], capacity: int, policy: Policy, batch_size: int) -> int:
-    """Misses of a sequence of keys from 0 on; of a batch's missing keys each distinct one is a miss."""
-    cache = BoundedCache(capacity, policy)
-    misses = 0
-    for start in range(0, codes.size, batch_size):
-        batch = codes[start : start + batch_size]
-        hit = cache.lookup(Keys((pa.array(batch),)), 0.0).hit
-        if hit.all():
-            continue
-        missing, first = np.unique(batch[~hit], return_index=True)
-        # In the order of their first appearance: what comes last is newest.
-        missing = missing[np.argsort(first)]
-        misses += missing.size
-        store(cache, missing)
-    return misses
+class MissCounter:
+    """Misses of a sequence of keys from 0 on, part by part; of a batch's missing keys each distinct one is a miss.
+
+    Args:
+        capacity, policy: as for `BoundedCache`.
+        batch_size: keys of a batch.
+
+    Attributes:
+        misses: so far.
+    """
+
+    def __init__(self, capacity: int, policy: Policy, batch_size: int) -> None:
+        self._cache, self._batch_size = BoundedCache(capacity, policy), batch_size
+        self.misses = 0
+
+    def take(self, codes: npt.NDArray[np.int64]) -> None:
+        """Take the next keys, from a new batch on: a part that ends within one makes other batches than all at once."""
+        for start in range(0, codes.size, self._batch_size):
+            batch = codes[start : start + self._batch_size]
+            hit = self._cache.lookup(Keys((pa.array(batch),)), 0.0).hit
+            if hit.all():
+                continue
+            missing, first = np.unique(batch[~hit], return_index=True)
+            # In the order of their first appearance: what comes last is newest.
+            missing = missing[np.argsort(first)]
+            self.misses += missing.size
+            store(self._cache, missing)
 
 
 def store(cache: BoundedCache, keys: npt.NDArray[np.int64]) -> None:

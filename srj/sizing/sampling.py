@@ -74,9 +74,9 @@ class Shards:
         self._rate, self._keys = rate or 1.0, keys
         self._exact = exact if keys is None else min(exact, keys)
         self._threshold = _ALL
-        self._counts = np.zeros(1)
+        self._counts, self._first = np.zeros(1), 0.0  # references to sampled keys, by distance, and first ones
         self._seen = np.zeros(1 << _MAP, np.bool_) if counted else None
-        self.references = 0
+        self.references = 0.0
         self._lower_when_full()
 
     @property
@@ -123,6 +123,7 @@ class Shards:
         if again.size > self._counts.size:
             self._counts = np.concatenate([self._counts, np.zeros(max(again.size, 2 * self._counts.size) - self._counts.size)])
         self._counts[: again.size] += again
+        self._first += np.count_nonzero(found < 0)
         distances = found / self.rate
         distances[found < 0] = -1
         self._lower_when_full()
@@ -134,12 +135,20 @@ class Shards:
         if threshold >= self._threshold:
             return
         ratio = threshold / self._threshold
+        before = self.held
         self._stack.forget_from(threshold)
         self._counts = _shrunk(self._counts, ratio)
+        self._first *= self.held / max(before, 1)
         self._threshold = threshold
 
+    def fade(self, share: float) -> None:
+        """Let all references so far count only so much: the curve then follows a stream that changes. The keys stay known."""
+        self._counts *= share
+        self._first *= share
+        self.references *= share
+
     def curve(self, *, adjusted: bool = True) -> MissRatioCurve:
-        """The miss-ratio curve of all references so far.
+        """The miss-ratio curve of all references so far, faded ones for as much as they count.
 
         Args:
             adjusted: if the sample has more or fewer references than its share, which happens when a frequent key is in it or not,
@@ -149,12 +158,12 @@ class Shards:
         counts = counts.copy() if counts.size else np.zeros(1)
         share = self.held / max(self.distinct, 1.0) or self.rate
         if adjusted:
-            counts[0] += self.references * share - (counts.sum() + self.held)
-        return MissRatioCurve.from_counts(counts, self.held, 1 / share)
+            counts[0] += self.references * share - (counts.sum() + self._first)
+        return MissRatioCurve.from_counts(counts, self._first, 1 / share)
 
     def beyond(self, distance: float) -> float:
         """References to sampled keys with a greater (finite) distance, as a share of all references to sampled keys."""
-        taken = float(self._counts.sum()) + self.held
+        taken = float(self._counts.sum()) + self._first
         return float(self._counts[int(distance * self.rate) + 1 :].sum()) / max(taken, 1.0)
 
     def _lower_when_full(self) -> None:

@@ -25,6 +25,7 @@ _COVERS = 4.0  # references for each key until hardly one of a working set has n
 _MISSED = 20  # sampled distances that the old pattern would have had in that time
 _RARE = 0.02  # of the known keys may have come again after longer than a smaller bound
 _OFTEN = 0.1  # of those looked at last: where so many have, there is none, which is known at a tenth of the cost
+_FADES = 4  # times as many references as memory holds keys
 _EPOCHS, _PER_LIMIT = 128, 16  # of the recent past; as many references as the bound has entries are so many
 # Windows of the recent past that are looked at: up to where the next one's part begins.
 _PARTS = np.append(0, np.unique(np.geomspace(1, _EPOCHS, 16).astype(int))[:-1])
@@ -34,7 +35,8 @@ _SIZES = 2.0 ** np.arange(-8, 0.25, 0.25)  # of the bound, by which distances ar
 _TOGETHER = 8_192, 16_384
 
 
-# Columns of an epoch: references; then those looked at, by distance, the last of which no cache of this memory could hold.
+# Columns of an epoch: all references; then those looked at whose key was known, by distance, the last of which no cache of this
+# memory could hold.
 _PASSED, _KNOWN, _NEW = 0, slice(1, -1), -1
 _LARGER = 1 + _SIZES.size  # than the bound
 
@@ -43,7 +45,7 @@ class Watch:
     """Says how many entries an LRU cache of this stream can use at most, and notices when that changes.
 
     It searches with exact distances (a sample of 100,000 keys when there are more), and once the pattern is found goes on with
-    one key in twenty or fewer. When a distance exceeds the bound by more than the sample's noise, or when all have been below it
+    one key in four or fewer. When a distance exceeds the bound by more than the sample's noise, or when all have been below it
     for so long that the old pattern is out of the question, it searches anew, exactly. Distances that no cache in this memory
     could hold count as first touches: keys that come again after so long are as good as new.
 
@@ -69,9 +71,12 @@ class Watch:
         self.memory, self._compiled = memory, compiled
         self.searches = 0
         self._provisional: float | None = None
-        self._epochs, self._newest = np.zeros((_EPOCHS, _LARGER + 2)), 0  # a ring; the next is the one before
+        self._epochs, self._newest = (
+            np.zeros((_EPOCHS, _LARGER + 2)),
+            0,
+        )  # a ring, filled backwards: behind each epoch is the one before
         self._waiting: list[U64] = []
-        self._references = 0
+        self._references = self._unfaded = 0
         self._rate_of_distances = 1.0
         self._together = _TOGETHER[0]
         self._search(None)
@@ -85,14 +90,18 @@ class Watch:
     def bound(self) -> int | None:
         """Entries beyond which more cache buys nothing; None: unknown as yet, or not below the memory.
 
-        During a later search it is what is known for now: the bound before, raised by what has been seen since.
+        During a later search it is what is known for now: what the sample showed that began it, raised by what has been seen
+        since; once that is so much that it says more, this alone.
         """
         if self.phase is Phase.SEARCHING and self._provisional is not None:
-            return min(int(np.ceil(max(self._provisional, self._pattern.state.max_srd + 1))), self.memory)
+            return min(int(np.ceil(max(self._provisional, self._pattern.state.max_srd + 1))), self.memory) or None
         return self._pattern.bound
 
     def curve(self) -> MissRatioCurve:
-        """The miss-ratio curve since the present search began."""
+        """The miss-ratio curve since the present search began; where there is no bound, of late.
+
+        What is older counts half as much each time four times as many keys have come as memory holds.
+        """
         return self._shards.curve()
 
     @property
@@ -119,21 +128,31 @@ class Watch:
             hashes, references = np.concatenate(self._waiting), self._references
             self._waiting.clear()
             self._references = 0
-            self._look(self._shards.add(hashes, references)[1], references)
+            distances = self._shards.add(hashes, references)[1]
+            self._fade(references)
+            self._look(distances, references)
         else:
             _, distances = self._shards.add(hashes, references)
+            self._fade(references)
             if self._pattern.add(distances, 1 / self._rate_of_distances) is not Phase.SEARCHING:
                 self._settle()
             elif self._provisional is not None and self._pattern.state.references >= _COVERS * self._provisional:
-                self._provisional = 0.0  # what has been seen since says more
+                self._provisional = 0.0  # a sample's guess; what has been seen since says more
         self._rate_of_distances = self._shards.rate
         return True
+
+    def _fade(self, references: int) -> None:
+        self._unfaded += references
+        if self._pattern.bound is None and self._unfaded >= _FADES * self.memory:
+            self._shards.fade(0.5)
+            self._unfaded = 0
 
     def _search(self, provisional: float | None) -> None:
         self._provisional, self._is_settled = provisional, False
         self._pattern = Pattern(self.memory)
         self._shards = Shards(keys=EXACT_KEYS, counted=False, compiled=self._compiled)
         self._rate_of_distances = 1.0
+        self._unfaded = 0
         self._epochs[:] = 0
         self._waiting.clear()
         self._references = 0
@@ -146,7 +165,7 @@ class Watch:
         self._shards.lower(min(_RATES[0], _KEYS[0] / limit) if has_bound else min(_RATES[1], _KEYS[1] / limit))
         self._together = min(max(limit // 2, _TOGETHER[0]), _TOGETHER[1])
         self._noise = max(_NOISE, _SIGMAS * float(np.sqrt((1 - self._shards.rate) / (self._shards.rate * limit))))
-        # Below the first are first touches, which have -1.
+        # Below the first edge are first touches, which have -1; above the last, keys that are as good as new.
         self._edges = np.concatenate([[-0.5], _SIZES * limit, [max(np.nextafter(self.memory, 0), limit)]])
         self._large = 1 + int(np.searchsorted(_SIZES, 1 - self._noise))
 
@@ -164,7 +183,7 @@ class Watch:
         if self._epochs[self._newest, _PASSED] >= limit / _PER_LIMIT:
             self._newest = (self._newest - 1) % _EPOCHS
             self._epochs[self._newest] = 0
-        counts[_PASSED] = references  # in place of the first touches
+        counts[_PASSED] = references  # where the first touches were counted
         self._epochs[self._newest] += counts
         of_each = counts.tolist()
         if sum(of_each[self._large : _NEW]) <= _OFTEN * sum(of_each[_KNOWN]):
@@ -173,7 +192,10 @@ class Watch:
                 self._search(recent)
 
     def _smaller(self, limit: int) -> float | None:
-        """The least that nearly all distances of late are below, if that many of them are no chance."""
+        """What nearly all distances of late are below, if that is no chance; None: there is no such size.
+
+        A window that reaches back before the change shows too large a size, so the least of all windows is taken.
+        """
         past = np.cumsum(np.add.reduceat(np.roll(self._epochs, -self._newest, axis=0), _PARTS, axis=0), axis=0)
         references, new, known = past[:, _PASSED], past[:, _NEW], np.cumsum(past[:, _KNOWN], axis=1)
         sizes, beyond = _SIZES * limit, known[:, -1:] - known[:, :-1]

@@ -163,6 +163,7 @@ def tune_trace(
     from srj.quantities import parse_duration  # noqa: PLC0415  `srj --help` needs none of these
     from srj.table import Table  # noqa: PLC0415
     from srj.tuning import priced, tune  # noqa: PLC0415
+    from srj.tuning.picture import form_of  # noqa: PLC0415
     from srj.tuning.prices import Prices  # noqa: PLC0415
     from srj.tuning.report import check_own  # noqa: PLC0415
 
@@ -179,6 +180,8 @@ def tune_trace(
             parse_duration("--update-period", update_period)
         if plot is not None or html is not None:
             _check_matplotlib()
+        if plot is not None:
+            form_of(plot)
         check_own(output)
         with _bars() as bars:
             measuring = None if url is None else bars.add_task("measuring the table", total=None)

@@ -43,10 +43,16 @@ def page(tuning: Tuning) -> str:
         parts.append(_table(["policy", *(f"{size:,}" for size in tuning.sizes)], rows))
         parts.append("<p>* in its exact form only: shown to compare, not recommended</p>")
     trials = (
-        [trial.policy, f"{trial.rows:,}", f"{trial.misses:,.0f}", "in full" if trial.full else "estimate"]
+        [
+            trial.policy,
+            f"{trial.rows:,}",
+            f"{trial.misses:,.0f}",
+            f"{float(tuning.prices.cost(trial.misses, trial.rows)):,.2f}",
+            "in full" if trial.full else "estimate",
+        ]
         for trial in tuning.trials
     )
-    parts += ["<h2>Simulations behind the choice</h2>", _table(["policy", "rows", "misses", ""], trials)]
+    parts += ["<h2>Simulations behind the choice</h2>", _table(["policy", "rows", "misses", "cost in s", ""], trials)]
     parts += [f"<p>{escape(note)}</p>" for note in tuning.notes]
     return "\n".join([*parts, "</html>", ""])
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from srj.tuning.simulating import MiniSimulation, Trial, in_full, usable
+from srj.tuning.simulating import MiniSimulation, Race, Trial, in_full, usable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from srj.sizing import MissRatioCurve
     from srj.tuning.keys import KeySequence
@@ -24,6 +24,7 @@ LEAST_ROWS = 16
 _AS_GOOD = 0.005  # of the misses: a smaller cache that misses so little more is as good
 _MARGIN = 0.06  # of the cost: who is estimated within it of the best may be it
 _FINALISTS = 2
+_LONG = 50_000  # references: with fewer, all policies in full take a second at most
 _BLIND = ("fifo", "random")  # policies that look at no use of an entry
 _CONCAVE = 0.02  # of the references: LRU so far above its curve's hull is led astray by the order of use
 _AROUND = (0.7, 1.4)  # times the size that is best for LRU: where another policy's best is looked for
@@ -82,6 +83,24 @@ class _Search:
             return self.full(policy, rows)
         self.told(f"{policy} with {rows:,} rows in a mini-simulation")
         return self._kept(self.mini.run(policy, rows))
+
+    def estimates(self, rows: int) -> list[Trial]:
+        """Those that may be best at this size; where estimates cost as much as to simulate in full, the best two in full."""
+        policies = self.candidates(rows)
+        if self.mini.gains_nothing(rows) and self.keys.references >= _LONG:
+            return self._raced(policies, rows)
+        return [self.estimate(policy, rows) for policy in policies]
+
+    def _raced(self, policies: Sequence[str], rows: int) -> list[Trial]:
+        """LRU too: in a cache no larger than some batches it does better than its curve, as a batch's keys are stored together."""
+        race = Race(self.keys, rows)
+        halves = []
+        for policy in policies:
+            self.told(f"{policy} with {rows:,} rows, half the way")
+            halves.append(race.enter(policy))
+        halves.sort(key=self.cost)
+        self.trials += halves[_FINALISTS:]
+        return [self._kept(race.finish(trial.policy)) for trial in halves[:_FINALISTS]]
 
     def _kept(self, trial: Trial) -> Trial:
         self.trials.append(trial)
@@ -142,7 +161,7 @@ def _held(search: _Search) -> tuple[Trial, str] | None:
 
 
 def _at_limit(search: _Search) -> tuple[Trial, str]:
-    best = search.final([search.estimate(policy, search.top) for policy in search.candidates(search.top)])
+    best = search.final(search.estimates(search.top))
     return best, f"misses least of the policies with the {search.top:,} rows that there is memory for"
 
 
@@ -153,7 +172,7 @@ def _by_cost(search: _Search) -> tuple[Trial, str]:
     # On a cliff sets of eight need their slack; on a slope it would be given away.
     if search.curve.at(start / SLACK) > 1.05 * search.curve.at(start):
         start = min(ceil(SLACK * start), search.top)
-    first = [search.estimate(policy, start) for policy in search.candidates(start)]
+    first = search.estimates(start)
     least = min(search.cost(trial) for trial in first)
     near = [trial for trial in first if trial.policy == "lru" or search.cost(trial) <= (1 + _MARGIN) * least]
     estimates = [trial if trial.policy == "lru" else _cheapest(search, trial) for trial in near]

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from srj.errors import RequestError
 
 if TYPE_CHECKING:
     from srj.tuning.tuning import Tuning
+
+
+def form_of(path: str | Path) -> Literal["png", "svg"]:
+    """What a picture of this name is.
+
+    >>> form_of("curves.SVG")
+    'svg'
+
+    Raises:
+        RequestError: it is neither.
+    """
+    ending = Path(path).suffix.lower()
+    if ending not in (".png", ".svg"):
+        raise RequestError(f"expected a file that ends with .png or .svg for the plot, got {str(path)!r}; give it another name")
+    return "svg" if ending == ".svg" else "png"
 
 
 def drawn(tuning: Tuning, form: Literal["png", "svg"] = "png") -> bytes:

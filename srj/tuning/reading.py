@@ -37,7 +37,8 @@ def read_trace(
     """Read the keys of a trace in the order of its rows.
 
     Args:
-        source: a Parquet file, a CSV file with a header, or ``URL#table``.
+        source: a Parquet file, a folder of them as Spark writes it, the oldest first, a CSV file with a header, whose empty fields
+            are NULL, or ``URL#table``.
         key: the key's columns.
         rows: from the top; None: all.
         order_by: of a table: an SQL ORDER BY list that puts its rows into the stream's order; None: as the server reads them.
@@ -68,7 +69,7 @@ def _first(pieces: Pieces, most: int | None, progress: Callable[[float | None, i
 
 
 def _of_file(path: Path, key: Sequence[str]) -> Pieces:
-    kind = path.suffix.lower()
+    kind = ".parquet" if path.is_dir() else path.suffix.lower()
     if kind not in _KINDS:
         raise RequestError(
             f"expected a trace that ends with {' or '.join(_KINDS)}, or a table as URL#table, got {path.name!r}; convert it"
@@ -84,21 +85,36 @@ def _of_file(path: Path, key: Sequence[str]) -> Pieces:
 
 
 def _of_parquet(path: Path, key: Sequence[str]) -> Pieces:
-    with pq.ParquetFile(path) as file:
-        _check(file.schema_arrow.names, key, path)
-        total, done = file.metadata.num_rows, 0
-        for batch in file.iter_batches(_BATCH, columns=list(key)):
-            done += batch.num_rows
-            yield done / total, [batch.column(name) for name in key]
+    paths = _files_of(path) if path.is_dir() else [path]
+    total, done = sum(pq.read_metadata(one).num_rows for one in paths), 0
+    for one in paths:
+        with pq.ParquetFile(one) as file:
+            _check(file.schema_arrow.names, key, one)
+            for batch in file.iter_batches(_BATCH, columns=list(key)):
+                done += batch.num_rows
+                yield done / total, [batch.column(name) for name in key]
+
+
+def _files_of(folder: Path) -> list[Path]:
+    """In the order in which Spark would stream them; what begins with a dot or a line under it is none of the data."""
+    found = [path for path in folder.rglob("*.parquet") if not any(part[0] in "._" for part in path.relative_to(folder).parts)]
+    if not found:
+        raise RequestError(f"expected a folder with .parquet files, got none in {str(folder)!r}; correct the path")
+    return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path))
 
 
 def _of_csv(path: Path, key: Sequence[str]) -> Pieces:
     total = max(path.stat().st_size, 1)
     with csv.open_csv(path) as reader:
         _check(reader.schema.names, key, path)
-    # As text: a type guessed from the first block may not fit the later ones, and which text it is is all that matters.
+    # As text: a type guessed from the first block may not fit the later ones, and which text it is is all that matters. What is
+    # empty has no key; NA, null or NaN are keys like others.
     options = csv.ConvertOptions(
-        include_columns=list(key), column_types={name: pa.string() for name in key}, strings_can_be_null=True
+        include_columns=list(key),
+        column_types={name: pa.string() for name in key},
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        null_values=[""],
     )
     with path.open("rb") as file, csv.open_csv(file, convert_options=options) as reader:
         for batch in reader:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from srj.cache_policies import by_name, names, simulate
+from srj.lookup.simulated import MissCounter
 from srj.sizing import EXACT_KEYS, MissRatioCurve, Shards, reuse_distances
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from srj.tuning.keys import KeySequence
@@ -30,7 +32,8 @@ class Trial(NamedTuple):
         policy: its name.
         rows: the cache's size.
         misses: keys that would be asked; an estimate unless `full`.
-        full: of all keys, by the policy's rule in the columnar cache; else in exact form, of a sample where there are many.
+        full: of all references, by the policy's rule in the columnar cache; else of their first half (`Race`), or in exact form,
+            of a sample of the keys where there are many.
     """
 
     policy: str
@@ -57,6 +60,35 @@ def lru_curve(keys: KeySequence) -> MissRatioCurve:
 def in_full(keys: KeySequence, policy: str, rows: int) -> Trial:
     """All references, by the policy's rule in the columnar cache."""
     return Trial(policy, rows, simulate(keys.codes, rows, policy, vectorised=True, batch_size=BATCH).misses, full=True)
+
+
+class Race:
+    """Several policies at one size, in full: all go half the way, and only those that are ahead the rest of it.
+
+    Args:
+        keys: the trace.
+        rows: the cache's size.
+    """
+
+    def __init__(self, keys: KeySequence, rows: int) -> None:
+        self._keys, self._rows = keys, rows
+        self._half = keys.references // 2 // BATCH * BATCH  # whole batches, as in full
+        self._counters: dict[str, MissCounter] = {}
+
+    def enter(self, policy: str) -> Trial:
+        """Half the way; the whole would have so many misses if the other half were like it, but for the keys' first references."""
+        keys, half = self._keys, self._half
+        counter = self._counters[policy] = MissCounter(self._rows, by_name(policy), BATCH)
+        counter.take(keys.codes[:half].astype(np.int64))
+        first = int(keys.codes[:half].max(initial=-1)) + 1  # codes are given in the order of first references
+        again = (counter.misses - first) * (keys.references - keys.distinct) / max(half - first, 1)
+        return Trial(policy, self._rows, keys.distinct + max(again, 0.0), full=False)
+
+    def finish(self, policy: str) -> Trial:
+        """The rest of the way; the same as `in_full`."""
+        counter = self._counters[policy]
+        counter.take(self._keys.codes[self._half :].astype(np.int64))
+        return Trial(policy, self._rows, counter.misses, full=True)
 
 
 class MiniSimulation:

@@ -118,15 +118,15 @@ class Tuning:
         write(path, self.toml().encode())
 
     def plot(self, path: str | Path) -> None:
-        """Write the curves as PNG, or as SVG where the name ends so.
+        """Write the curves to a file that ends with .png or .svg.
 
         Raises:
-            RequestError: matplotlib is not installed, or the file can't be written.
+            RequestError: matplotlib is not installed, the file ends otherwise, or it can't be written.
         """
-        from srj.tuning.picture import drawn  # noqa: PLC0415
+        from srj.tuning.picture import drawn, form_of  # noqa: PLC0415
         from srj.tuning.report import write  # noqa: PLC0415
 
-        write(path, drawn(self, "svg" if str(path).lower().endswith(".svg") else "png"))
+        write(path, drawn(self, form_of(path)))
 
     def html(self) -> str:
         """One page with all of it, pictures inside.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
+import sys
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +25,7 @@ from srj.experiments.commands import app
 from srj.experiments.experiment import load
 from srj.experiments.jdbc import JARS, driver_settings, table_options
 from srj.experiments.ledger import Ledger, Record
-from srj.experiments.peer_stream import FILES, parts_of, write_part
+from srj.experiments.peer_stream import FILES, Phase, parts_of, write_part
 from srj.experiments.peer_ways import InList
 from srj.experiments.peers import FLINK, PeerCell, by_point, cells, check, headline, plot
 from srj.experiments.peers_table import BEGIN, END, put_into, rendered
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from srj.experiments.peers import Way
     from tests.servers import Server
 
 ROWS = 2_000
@@ -73,6 +76,61 @@ def test_the_stated_share_of_rows_has_a_key_that_came_before() -> None:
     assert sorted(np.concatenate([part.keys for part in cold]).tolist()) == list(range(50))
     with pytest.raises(RequestError, match="expected a table of at least 51 rows"):
         parts_of([("rate", 31), ("delay", 20)], hits=0.0, hot=0, relation=50, seed=1)
+
+
+@pytest.mark.parametrize("hits", [0.0, 0.5])
+def test_ways_with_smaller_micro_batches_join_the_same_rows(hits: float) -> None:
+    """Keys that come once in their order, as far as they go; the same hot ones; and the same rows to measure the delay."""
+
+    def parts(way: Way) -> dict[Phase, list[np.ndarray]]:
+        cell = PeerCell(way, hits)
+        found = parts_of(cell.sizes(), hits=hits, hot=cell.hot, relation=cell.relation, seed=cell.seed)
+        return {phase: [part.keys for part in found if part.phase == phase] for phase in get_args(Phase)}
+
+    large, small = parts("srj"), parts("a query per row")
+    hot = set(large["warm"][0].tolist()) if hits else set()
+    assert len(hot) == (10_000 if hits else 0)
+    assert hot == (set(small["warm"][0].tolist()) if hits else set())
+    for ours, other in zip(large["delay"], small["delay"], strict=True):
+        assert np.array_equal(ours, other)
+
+    def once(phases: dict[Phase, list[np.ndarray]]) -> set[int]:
+        return set(np.concatenate(phases["rate"]).tolist()) - hot
+
+    fewer, more = sorted([once(large), once(small)], key=len)
+    assert len(small["rate"][0]) < len(large["rate"][0])
+    assert fewer <= more
+    assert not (set(np.concatenate(large["warm"] + large["delay"]).tolist()) & more) - hot
+
+
+_MEMORY = """
+import subprocess, sys
+import numpy as np
+from srj.experiments.server_usage import MemoryPeak
+
+with MemoryPeak(every=1e6) as memory:
+    memory.look()
+    alone = memory.bytes
+    own = np.ones(80_000_000, np.uint8)
+    takes = "import sys; text = b'1' * 100_000_000; print(flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", takes], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        memory.look()
+    both = memory.bytes
+    del own
+    memory.look()
+print(alone, both, memory.bytes)
+"""
+
+
+def test_the_memory_is_what_all_processes_have_more_at_a_time() -> None:
+    """80 MB here and 100 MB of a child; what was there before does not count."""
+    before = "import numpy; held = numpy.ones(200_000_000, numpy.uint8)"
+    done = subprocess.run([sys.executable, "-c", f"{before}\n{_MEMORY}"], capture_output=True, text=True, check=True)
+    alone, both, peak = map(int, done.stdout.split())
+    assert alone < 5e6
+    assert 180e6 <= both < 220e6
+    assert peak == both
 
 
 def test_a_micro_batch_is_a_file_for_each_core(tmp_path: Path) -> None:
@@ -357,7 +415,7 @@ def _execute(url: str, sql: str) -> None:
 
 def _record(way: Any, hits: float, state: Any = "finished", cell: Any = None, scale: Any = "small", **figures: Any) -> Record:
     measured = {"rate": 1.0, "rows": 10_000, "delay_p50_ms": 50.0, "delay_p99_ms": 80.0, "queries": 12, "cpu_seconds": 0.03}
-    measured |= {"jvm_bytes": 500_000_000, "python_bytes": 200_000_000}
+    measured |= {"memory_bytes": 700_000_000}
     shown = figures if "unfit" in figures else measured | figures
     cell = cell or asdict(PeerCell(way, hits))
     started = "2026-01-02T03:04:05+00:00"

@@ -75,7 +75,7 @@ def _judge_peers(ledger: Ledger) -> None:
     figures = {record.cell["way"]: record.figures for record in ledger.latest(load("peers"))}
     for of_way in figures.values():
         assert 0 < of_way["delay_p50_ms"] <= of_way["delay_p99_ms"]
-        assert min(of_way[name] for name in ("rate", "rows", "jvm_bytes")) > 0  # some have no Python workers
+        assert min(of_way[name] for name in ("rate", "rows", "memory_bytes")) > 0
         assert of_way["rows"] == of_way["micro_batches"] * of_way["rows_a_micro_batch"]
     for cold in ("one by one", "a query per row"):  # the one whose keys come once each, and the one that remembers nothing
         assert figures[cold]["lookups_in_all"] == figures[cold]["output_rows"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,30 @@ def test_files_are_read_piece_by_piece_with_the_share_that_is_done(tmp_path: Pat
     assert shares[-1] == 1.0
     assert rows[-1] == keys.references + 1
     assert read_trace(path, ["id"], rows=7).references == 7
+
+
+def test_only_an_empty_field_of_a_csv_is_no_key(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text('id,x\nNA,1\nnull,1\nNaN,1\n,1\n"",1\nN/A,1\nNA,1\n')
+    keys = read_trace(path, ["id"])
+    assert (keys.references, keys.distinct, keys.nulls) == (6, 5, 1)
+
+
+def test_a_folder_of_parquet_files_is_read_as_spark_would_stream_it(tmp_path: Path) -> None:
+    """The oldest file first, partitions too, and nothing of what is not data."""
+    folder = tmp_path / "orders"
+    for age, name in enumerate(["day=2/b.parquet", "day=1/c.parquet", "a.parquet", "_temporary/d.parquet", ".e.parquet"]):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"id": [10 * age, 10 * age + 1]}), folder / name)
+        os.utime(folder / name, (1_000 - age, 1_000 - age))
+    told: list[float | None] = []
+    keys = read_trace(folder, ["id"], progress=lambda share, _rows: told.append(share))
+    in_order = KeySequence.of(np.array([20, 21, 10, 11, 0, 1]))
+    assert np.array_equal(keys.hashes[keys.codes], in_order.hashes[in_order.codes])
+    assert told[-1] == 1.0
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RequestError, match=r"^expected a folder with \.parquet files, got none in [^\n]*$"):
+        read_trace(tmp_path / "empty", ["id"])
 
 
 @pytest.mark.parametrize(

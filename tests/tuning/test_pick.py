@@ -38,6 +38,27 @@ def test_within_a_limit_no_usable_policy_misses_two_percent_less(name: str, shar
     assert best.misses <= 1.02 * grid
 
 
+LONG: dict[str, Callable[[], npt.NDArray[np.int64]]] = {
+    "zipf 1": lambda: zipf(60_000, 10_000, 1.0, 3),
+    "zipf 0.6, then intervals": lambda: np.concatenate(
+        [zipf(30_000, 10_000, 0.6, 3), 10_000 + intervals([10_000] * 3, [900] * 3, 3)]
+    ),
+    "intervals": lambda: intervals([10_000] * 6, [900] * 6, 3),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_of_a_long_trace_only_the_best_two_policies_go_all_the_way(name: str) -> None:
+    """What they miss half the way tells which these are; with intervals LRU, which misses a quarter less than by its curve."""
+    keys, rows = KeySequence.of(LONG[name]()), 700
+    found = pick(keys, lru_curve(keys), Prices(memory=f"{rows} rows"))
+    full = [trial for trial in found.trials if trial.full]
+    assert len(full) == 2
+    assert len(found.trials) > 2
+    assert all(trial == in_full(keys, trial.policy, rows) for trial in full)
+    assert found.best.misses <= 1.02 * min(in_full(keys, policy, rows).misses for policy in usable())
+
+
 def test_at_a_price_no_cell_of_a_grid_costs_two_percent_less() -> None:
     """Misses and memory together; dearer memory buys a smaller cache."""
     keys = KeySequence.of(zipf(10_000, 2_000, 1.0, 3))

@@ -63,6 +63,12 @@ def test_all_that_it_writes(trace: Path, tmp_path: Path) -> None:
     assert len(sources) == 1
     assert base64.b64decode(sources[0].removeprefix("data:image/png;base64,"), validate=True).startswith(PNG)
     assert 'policy = "' in page.replace("&quot;", '"')
+    assert "<th>cost in s</th>" in page
+
+
+def test_a_plot_may_be_svg(trace: Path, tmp_path: Path) -> None:
+    tune(trace, "-k", "id", "--quick", "-o", tmp_path / "srj.toml", "--plot", tmp_path / "curves.svg")
+    assert "<svg " in (tmp_path / "curves.svg").read_text()
 
 
 def test_as_json_with_a_price_of_memory(trace: Path, tmp_path: Path) -> None:
@@ -109,6 +115,7 @@ def test_prices_are_measured_and_the_trace_may_be_a_table(postgres: servers.Serv
         (["-k", "id", "--row-bytes", "0"], "row_bytes"),
         (["-k", "id", "--update-period", "soon"], "'soon'"),
         (["-k", "id", "--order-by", "id"], "only for a table"),
+        (["-k", "id", "--plot", "curves.pdf"], "'curves.pdf'; give it another name"),
     ],
 )
 def test_mistakes_are_one_sentence(trace: Path, tmp_path: Path, arguments: list[str], expected: str) -> None:
