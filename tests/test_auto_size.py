@@ -114,7 +114,7 @@ def test_where_all_keys_fit_the_cache_has_room_for_all() -> None:
     try:
         keys = zipf(120_000, 5_000, 0.0, 1)
         joined(engine, keys[:60_000])
-        time.sleep(1.0)  # it rests for 60 times what its last decision took; the bound, known by now, then overrules the model
+        time.sleep(1.0)  # it rests for 200 times what its last decision took; the bound, known by now, then overrules the model
         joined(engine, keys[60_000:])
         operator = Operator(engine)
         list(operator.in_order([(pa.array(np.arange(5_000)),)]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -132,4 +133,13 @@ def _of_column(column: pa.Array) -> U64:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else value.decode("latin-1") if isinstance(value, bytes) else str(value)
+    """One text for what a database calls equal: numbers that differ in a zero's sign, or in zeros behind the point."""
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if isinstance(value, float):
+        return str(value + 0.0)
+    if isinstance(value, Decimal):
+        digits = f"{value:f}"
+        digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
+        return "0" if digits == "-0" else digits
+    return str(value)

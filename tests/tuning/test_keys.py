@@ -47,6 +47,22 @@ def test_keys_of_every_type_are_numbered_as_they_first_come(values: list[Any]) -
         assert (keys.references, keys.distinct, keys.nulls) == (4, len(seen), 1)
 
 
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([0.0, -0.0, 1.5, 0.0], pa.float64()),
+        ([Decimal("0"), Decimal("-0.00"), Decimal("1.50"), Decimal("0.0")], pa.decimal128(38, 2)),
+    ],
+)
+def test_numbers_that_a_database_calls_equal_are_one_key(values: list[Any], kind: pa.DataType) -> None:
+    """In a column of another scale too, and to the last of 38 digits."""
+    keys = KeySequence.from_chunks([[pa.array(values, kind)]])
+    assert keys.codes.tolist() == [0, 0, 1, 0]
+    cents = pa.array([Decimal("1.5"), Decimal("123456789012345678901234567890123456.78")], pa.decimal128(38, 2))
+    finer = pa.array([Decimal("1.5"), Decimal("1234567890123456789012345678901234.5678")], pa.decimal128(38, 4))
+    assert KeySequence.from_chunks([[cents], [finer]]).codes.tolist() == [0, 1, 0, 2]
+
+
 def test_a_composite_key_is_the_same_only_if_all_its_parts_are() -> None:
     """In their order; a NULL in one part leaves the row out."""
     first, second = pa.array([1, 2, 1, 1, None, 1]), pa.array([2, 1, 2, 1, 1, None])
