@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from srj.cache_policies import simulate
+from srj.experiments.traces import trace as made_trace
 from srj.sizing import MissRatioCurve, ReuseTimes, Shards, aet_curve, combined, hash_keys, reuse_distances, reuse_times
 from tests.policies.sequences import sequence
 from tests.sizing.traces import zipf
@@ -54,6 +55,17 @@ def test_below_100_000_keys_nothing_is_sampled(name: str) -> None:
     for part in np.array_split(hash_keys(keys), 7):
         shards.add(part)
     assert shards.curve() == MissRatioCurve.from_distances(reuse_distances(keys))
+
+
+def test_one_part_key_in_a_hundred_of_tpch_tells_the_curve_of_all() -> None:
+    """1.2 million lines that ask for 40,000 parts, sampled from the start: 400 of them."""
+    keys = made_trace("tpch", factor=0.2).keys()
+    shards = Shards(0.01, exact=0)
+    for part in np.array_split(hash_keys(keys), 20):
+        shards.add(part)
+    assert 300 < shards.held < 500
+    exact, sizes = MissRatioCurve.from_distances(reuse_distances(keys)), np.linspace(1, 40_000, 200)
+    assert np.abs(shards.curve().at(sizes) - exact.at(sizes)).mean() < 0.01
 
 
 @pytest.mark.parametrize("name", ["zipf", "loop", "flights", "movielens"])

@@ -51,7 +51,7 @@ def test_keys_of_every_type_are_numbered_as_they_first_come(values: list[Any]) -
     ("values", "kind"),
     [
         ([0.0, -0.0, 1.5, 0.0], pa.float64()),
-        ([Decimal("0"), Decimal("-0.00"), Decimal("1.50"), Decimal("0.0")], pa.decimal128(38, 2)),
+        ([Decimal(0), Decimal("-0.00"), Decimal("1.50"), Decimal("0.0")], pa.decimal128(38, 2)),
     ],
 )
 def test_numbers_that_a_database_calls_equal_are_one_key(values: list[Any], kind: pa.DataType) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import socket
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
@@ -92,19 +93,37 @@ def test_prices_are_measured_and_the_trace_may_be_a_table(postgres: servers.Serv
         "INSERT INTO tuned SELECT i, 'name ' || i FROM generate_series(1, 3000) i; "
         "CREATE TABLE tuned_orders AS SELECT i AS n, (i * 7) % 500 AS product FROM generate_series(1, 3000) i; ANALYZE"
     )
-    toml = tmp_path / "srj.toml"
+    toml, html = tmp_path / "srj.toml", tmp_path / "page.html"
     arguments = ("-k", "product", "--order-by", "n", "--quick", "-o", toml, "--url", f"{postgres.url}#tuned", "--table-key", "id")
     try:
-        shown = tune(f"{postgres.url}#tuned_orders", *arguments).stdout
+        shown = tune(f"{postgres.url}#tuned_orders", *arguments, "--html", html).stdout
+        as_json = tune(f"{postgres.url}#tuned_orders", *arguments, "--json").stdout
     finally:
         postgres.execute("DROP TABLE tuned, tuned_orders")
     assert "measured at the table" in shown
     assert "product of tuned_orders: 3,000 references to 500 keys" in shown
-    assert postgres.password not in shown + toml.read_text()
+    assert postgres.password not in shown + toml.read_text() + html.read_text() + as_json
     lookup = parse_options({"config": toml}).lookup
     assert isinstance(lookup.batch.size, tuple)
     assert lookup.batch.size[0] < lookup.batch.size[1]
     assert lookup.cache.size == "750 rows"  # type: ignore[union-attr]  # so few keys need 1.5 times their room
+
+
+def test_what_goes_wrong_at_a_server_is_one_sentence_without_the_password(postgres: servers.Server, tmp_path: Path) -> None:
+    """No such table, a login that the server refuses, and nobody who listens; as a trace and as the table to measure."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        dead = postgres.url.replace(f":{postgres.port}/", f":{free.getsockname()[1]}/")
+    secret = "hunter2&more"  # noqa: S105  of nobody
+    refused = postgres.url_for(user="nobody", password="hunter2%26more")  # noqa: S106
+    trace = tmp_path / "orders.csv"
+    trace.write_text("id\n1\n")
+    for url in (f"{postgres.url}#no_such", f"{refused}#orders", f"{dead}#orders"):
+        for arguments in ([url], [trace, "--url", url]):
+            done = tune(*arguments, "-k", "id", "--quick", "--timeout", 2, "-o", tmp_path / "srj.toml", code=1)
+            assert re.fullmatch(r"srj: [^\n]+\n", done.stderr), done.stderr
+            for hidden in (postgres.password, secret, "hunter2%26more"):
+                assert hidden not in done.output
 
 
 @pytest.mark.parametrize(
