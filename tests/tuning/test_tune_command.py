@@ -115,7 +115,7 @@ def test_what_goes_wrong_at_a_server_is_one_sentence_without_the_password(postgr
         free.bind(("127.0.0.1", 0))
         dead = postgres.url.replace(f":{postgres.port}/", f":{free.getsockname()[1]}/")
     secret = "hunter2&more"  # noqa: S105  of nobody
-    refused = postgres.url_for(user="nobody", password="hunter2%26more")  # noqa: S106
+    refused = postgres.url_for(user="nobody", password="hunter2%26more")
     trace = tmp_path / "orders.csv"
     trace.write_text("id\n1\n")
     for url in (f"{postgres.url}#no_such", f"{refused}#orders", f"{dead}#orders"):
