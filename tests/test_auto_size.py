@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from srj.lookup.metrics import METRICS, PHASES
 from srj.lookup.operator import Operator
 from srj.options import Batch, Cache, parse_options
 from srj.sizing import Costs, MissRatioCurve, Phase, best_size
+from tests.joining import expected, run_in_order, run_out_of_order, values_of
 from tests.scripted import Scripted, scripted_engine
 from tests.shared_map import PROCESSES, process
 from tests.sizing.traces import intervals, zipf
@@ -424,6 +426,32 @@ def test_a_table_without_texts_gets_no_memory_for_them_whatever_its_rows_take() 
     numbers = Contents.of([pa.int64()], pa.schema({"price": pa.float64()}), unique=True)
     assert numbers.geometry(4, outside=50.0, heaviest=50).segments == 0
     assert numbers.geometry(4, outside=50.0) == numbers.geometry(4)
+
+
+@pytest.mark.parametrize("ttl", [None, "50 ms"])
+@pytest.mark.parametrize("order", ["in order", "any"])
+def test_batches_of_any_size_get_their_rows_while_the_cache_is_sized(order: str, ttl: str | None) -> None:
+    """Empty ones, single rows, NULL keys, keys that the table lacks, a hot one; entries that expire; intervals, then a loop."""
+    rng = np.random.default_rng(1)
+    table = values_of(dict.fromkeys(range(6_000), 1))
+    engine = scripted_engine(Scripted(table), unique=True, cache="auto", memory=1_500_000, ttl=ttl, missing_ttl=ttl)
+    keys = np.concatenate([intervals([20_000] * 2, [2_500] * 2, 1), np.arange(20_000) % 700, intervals([10_000], [6_500], 2)])
+    keys[rng.random(keys.size) < 0.1] = 17
+    ends = np.cumsum(rng.choice([0, 1, 7, 1_000, 3_000], 400))
+    with_nulls: list[int | None] = [None if number % 13 == 0 else int(key) for number, key in enumerate(keys)]
+    batches = [with_nulls[begin:end] for begin, end in pairwise([0, *ends[ends < keys.size].tolist(), keys.size])]
+    assert {0, 1, 7} <= {len(batch) for batch in batches}
+    try:
+        operator = Operator(engine)
+        if order == "in order":
+            assert run_in_order(operator, batches) == expected(batches, table)
+        else:
+            left, matches = run_out_of_order(operator, batches)
+            assert sorted(left) == list(range(keys.size))
+            assert sorted(matches) == expected(batches, table)
+        assert engine.take_resizes() > 0
+    finally:
+        engine.close()
 
 
 # What is worth a move
