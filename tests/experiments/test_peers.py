@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -303,6 +303,9 @@ def test_the_table_holds_each_figure_once_and_replaces_what_stood_there(tmp_path
         "| a query per row | 5,000 · timeout | 50/80 · timeout | 1,000 · timeout | 3.0 · timeout | 700 · timeout |",
         "| broadcast join | does not fit · - | does not fit · - | does not fit · - | does not fit · - | does not fit · - |",
     ]
+    older = replace(records[0], figures={name: each for name, each in records[0].figures.items() if name != "memory_bytes"})
+    assert rendered([older]).splitlines()[-1].endswith("| 1.2 | 3.0 | - |")
+    assert "MB" not in headline(older.figures)
     page = tmp_path / "README.md"
     page.write_text(f"before\n{BEGIN}\nwhat was\n{END}\nafter\n")
     for _ in range(2):
@@ -319,17 +322,17 @@ def test_the_table_holds_each_figure_once_and_replaces_what_stood_there(tmp_path
 
 def test_a_faster_peer_is_a_claim_that_differs() -> None:
     """With both figures; the other claim, which holds, agrees, as it does where the other is ahead by what runs differ."""
-    records = [_record("srj", 0.5, rate=100.0), _record("one by one", 0.5, rate=115.0, delay_p99_ms=81.0)]
+    records = [_record("srj", 0.5, rate=100.0), _record("one by one", 0.5, rate=126.0, delay_p99_ms=81.0)]
     fastest, shortest = check(records)
-    assert (fastest.verdict, fastest.why) == ("differs", "100 rows/s; the next, one by one: 115")
+    assert (fastest.verdict, fastest.why) == ("differs", "100 rows/s; the next, one by one: 126")
     assert (shortest.verdict, shortest.why) == ("agrees", "80 ms; the next, one by one: 81 ms")
-    near, far = (_record("one by one", 0.5, rate=109.0, delay_p99_ms=delay) for delay in (75.0, 70.0))
+    near, far = (_record("one by one", 0.5, rate=124.0, delay_p99_ms=delay) for delay in (61.0, 59.0))
     assert [one.verdict for one in check([records[0], near])] == ["agrees", "agrees"]
     assert [one.verdict for one in check([records[0], far])] == ["agrees", "differs"]
     assert list(by_point(records)) == ["1 M rows, 50% hits"]
     axes = Figure().subplots()
     plot(records, axes)
-    assert [bar.get_height() for bar in axes.patches] == [100.0, 115.0]
+    assert [bar.get_height() for bar in axes.patches] == [100.0, 126.0]
     assert headline(records[0].figures).startswith("100 rows/s, delay 50 ms (p99 80), 12 queries for 10,000 rows, 3.0 s of")
 
 
