@@ -373,6 +373,7 @@ def _shown(path: Path) -> str:
 def _wait(server: EmbeddedPostgres, console: Console) -> None:
     with contextlib.suppress(KeyboardInterrupt):
         # Within: who reads it may press Ctrl-C before this process comes to what follows.
-        console.print(f"the database stays at {server.url} until Ctrl-C", soft_wrap=True)
+        console.print(f"the database stays at {server.url} until Ctrl-C; in another terminal:", soft_wrap=True)
+        console.print(f"  srj check '{server.url}#planes' --key tailnum", soft_wrap=True, highlight=False)
         while True:
             time.sleep(3600)

@@ -161,10 +161,16 @@ class Shards:
             counts[0] += self.references * share - (counts.sum() + self._first)
         return MissRatioCurve.from_counts(counts, self._first, 1 / share)
 
-    def beyond(self, distance: float) -> float:
-        """References to sampled keys with a greater (finite) distance, as a share of all references to sampled keys."""
+    def beyond(self, distance: float, *, first: bool = False) -> float:
+        """References to sampled keys with a greater (finite) distance, as a share of all references to sampled keys.
+
+        Args:
+            distance: in other keys.
+            first: count first touches too.
+        """
         taken = float(self._counts.sum()) + self._first
-        return float(self._counts[int(distance * self.rate) + 1 :].sum()) / max(taken, 1.0)
+        far = float(self._counts[int(distance * self.rate) + 1 :].sum()) + (self._first if first else 0.0)
+        return far / max(taken, 1.0)
 
     def _lower_when_full(self) -> None:
         if self.held >= self._exact:

@@ -35,9 +35,9 @@ _SIZES = 2.0 ** np.arange(-8, 0.25, 0.25)  # of the bound, by which distances ar
 _TOGETHER = 8_192, 16_384
 
 
-# Columns of an epoch: all references; then those looked at whose key was known, by distance, the last of which no cache of this
-# memory could hold.
-_PASSED, _KNOWN, _NEW = 0, slice(1, -1), -1
+# Columns of an epoch: of those looked at first touches, then the others by distance, the last of which no cache of this memory
+# could hold; and all references.
+_FIRST, _KNOWN, _NEW, _PASSED = 0, slice(1, -2), -2, -1
 _LARGER = 1 + _SIZES.size  # than the bound
 
 
@@ -72,7 +72,7 @@ class Watch:
         self.searches = 0
         self._provisional: float | None = None
         self._epochs, self._newest = (
-            np.zeros((_EPOCHS, _LARGER + 2)),
+            np.zeros((_EPOCHS, _LARGER + 3)),
             0,
         )  # a ring, filled backwards: behind each epoch is the one before
         self._waiting: list[U64] = []
@@ -183,10 +183,11 @@ class Watch:
         if self._epochs[self._newest, _PASSED] >= limit / _PER_LIMIT:
             self._newest = (self._newest - 1) % _EPOCHS
             self._epochs[self._newest] = 0
-        counts[_PASSED] = references  # where the first touches were counted
-        self._epochs[self._newest] += counts
+        newest = self._epochs[self._newest]
+        newest[:_PASSED] += counts
+        newest[_PASSED] += references
         of_each = counts.tolist()
-        if sum(of_each[self._large : _NEW]) <= _OFTEN * sum(of_each[_KNOWN]):
+        if sum(of_each[self._large : -1]) <= _OFTEN * sum(of_each[1:-1]):
             recent = self._smaller(limit)
             if recent is not None:
                 self._search(recent)
@@ -198,13 +199,16 @@ class Watch:
         """
         past = np.cumsum(np.add.reduceat(np.roll(self._epochs, -self._newest, axis=0), _PARTS, axis=0), axis=0)
         references, new, known = past[:, _PASSED], past[:, _NEW], np.cumsum(past[:, _KNOWN], axis=1)
+        is_free = self._pattern.bound is None  # then first touches are what a larger cache would not hit either
+        if is_free:
+            new = new + past[:, _FIRST]
         sizes, beyond = _SIZES * limit, known[:, -1:] - known[:, :-1]
         # Where an interval has just begun, hardly any key is known, and the few distances say nothing.
         fits = (beyond <= _RARE * known[:, -1:]) & (references[:, None] >= _COVERS * sizes) & (sizes < limit * (1 - self._noise))
         least = None
         for window in np.flatnonzero(fits.any(axis=1) & (known[:, -1] >= _MISSED)):
             size = np.argmax(fits[window])
-            expected = self._shards.beyond(sizes[size] * (1 + self._noise)) * references[window] * self._shards.rate
+            expected = self._shards.beyond(sizes[size] * (1 + self._noise), first=is_free) * references[window] * self._shards.rate
             if expected - beyond[window, size] - new[window] >= max(_MISSED, _SIGMAS * float(np.sqrt(expected))):
                 least = float(sizes[size]) if least is None else min(least, float(sizes[size]))
         return least

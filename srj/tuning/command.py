@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from srj.errors import SrjError
+from srj.errors import RequestError, SrjError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -28,8 +28,8 @@ def tune_trace(
         str,
         typer.Argument(
             metavar="TRACE",
-            help="Rows of the stream in their order: a .parquet file, a .csv file with a header, or a table as URL#TABLE. In a URL "
-            "${NAME} is replaced by that environment variable.",
+            help="Rows of the stream in their order: a .parquet file or a folder of them, a .csv file with a header, or a table "
+            "as URL#TABLE. In a URL ${NAME} is replaced by that environment variable.",
         ),
     ],
     key: Annotated[
@@ -182,6 +182,7 @@ def tune_trace(
             _check_matplotlib()
         if plot is not None:
             form_of(plot)
+        _check_places(trace, output, plot, html)
         check_own(output)
         with _bars() as bars:
             measuring = None if url is None else bars.add_task("measuring the table", total=None)
@@ -226,10 +227,20 @@ def _shown(trace: str, key: list[str]) -> str:
     return f"{', '.join(key)} of {place}"
 
 
+def _check_places(trace: str, output: Path, plot: Path | None, html: Path | None) -> None:
+    """No file shall replace another, or the trace."""
+    named = {"--output": output, "--plot": plot, "--html": html}
+    seen = {} if "://" in trace else {Path(trace).resolve(): "the trace"}
+    for option, path in named.items():
+        if path is None:
+            continue
+        other = seen.setdefault(path.resolve(), option)
+        if other != option:
+            raise RequestError(f"expected another file for {option} than {other}, got {str(path)!r} for both; choose another")
+
+
 def _check_matplotlib() -> None:
     from importlib.util import find_spec  # noqa: PLC0415
-
-    from srj.errors import RequestError  # noqa: PLC0415
 
     if find_spec("matplotlib") is None:
         raise RequestError("expected matplotlib for --plot and --html, which is not installed; run: pip install matplotlib")

@@ -103,12 +103,20 @@ def _hashed(columns: Sequence[pa.Array]) -> tuple[U64, int]:
     for column in columns[1:]:
         valid = pc.and_(valid, column.is_valid())
     rows = len(valid)
+    columns = [_without_view(column) for column in columns]
     kept = [column.filter(valid) for column in columns]
     hashes = _of_column(kept[0])
     for column in kept[1:]:
         # Mixed between the columns, so that (1, 2) and (2, 1) are two keys.
         hashes = mix(mix(hashes) ^ _of_column(column))
     return hashes, rows - hashes.size
+
+
+def _without_view(column: pa.Array) -> pa.Array:
+    """Arrow filters no views."""
+    if pa.types.is_string_view(column.type):
+        return column.cast(pa.large_string())
+    return column.cast(pa.large_binary()) if pa.types.is_binary_view(column.type) else column
 
 
 def _of_column(column: pa.Array) -> U64:
@@ -124,9 +132,9 @@ def _of_column(column: pa.Array) -> U64:
     try:
         encoded = column.dictionary_encode()
         distinct = [_text(value) for value in encoded.dictionary.to_pylist()]
-    except pa.ArrowException:
+    except (pa.ArrowException, UnicodeError):
         raise RequestError(
-            f"expected keys that can be compared, got a column of type {kind}; name a column of a simple type"
+            f"expected keys that can be compared, got a column of type {kind} that can't be; name a column of a simple type"
         ) from None
     numbers: npt.NDArray[np.int64] = encoded.indices.to_numpy(zero_copy_only=False)
     return hash_keys(np.array(distinct, object))[numbers]

@@ -24,6 +24,7 @@ LEAST_ROWS = 16
 _AS_GOOD = 0.005  # of the misses: a smaller cache that misses so little more is as good
 _MARGIN = 0.06  # of the cost: who is estimated within it of the best may be it
 _FINALISTS = 2
+_SURPRISE = 1.15  # times what was foreseen from the first half
 _LONG = 50_000  # references: with fewer, all policies in full take a second at most
 _BLIND = ("fifo", "random")  # policies that look at no use of an entry
 _CONCAVE = 0.02  # of the references: LRU so far above its curve's hull is led astray by the order of use
@@ -99,8 +100,15 @@ class _Search:
             self.told(f"{policy} with {rows:,} rows, half the way")
             halves.append(race.enter(policy))
         halves.sort(key=self.cost)
-        self.trials += halves[_FINALISTS:]
-        return [self._kept(race.finish(trial.policy)) for trial in halves[:_FINALISTS]]
+        done: list[Trial] = []
+        is_alike = True  # the second half to the first
+        for number, trial in enumerate(halves):
+            if number >= _FINALISTS and (is_alike or self.cost(trial) >= min(map(self.cost, done))):
+                self.trials.append(trial)
+                continue
+            done.append(self._kept(race.finish(trial.policy)))
+            is_alike &= 1 / _SURPRISE <= done[-1].misses / trial.misses <= _SURPRISE
+        return done
 
     def _kept(self, trial: Trial) -> Trial:
         self.trials.append(trial)
@@ -140,7 +148,7 @@ def pick(
         >>> keys = KeySequence.of(np.tile(np.arange(5000), 5))
         >>> found = pick(keys, lru_curve(keys), Prices())
         >>> found.best, found.reason
-        (Trial(policy='lru', rows=5750, misses=5009, full=True), 'holds the 5,000 keys that come again, times 1.15')
+        (Trial(policy='lru', rows=5750, misses=5009, full=True), 'misses no key that comes again with 5,000 rows, times 1.15')
     """
     search = _Search(keys, curve, prices, mini or MiniSimulation(keys), told, [])
     best, reason = (_held(search) or _at_limit(search)) if prices.memory_cost == 0 else _by_cost(search)
@@ -156,7 +164,7 @@ def _held(search: _Search) -> tuple[Trial, str] | None:
             break
         trial = search.full("lru", rows)
         if trial.misses <= (1 + 2 * _AS_GOOD) * search.keys.distinct:
-            return trial, f"holds the {held:,} keys that come again, times {slack}"
+            return trial, f"misses no key that comes again with {held:,} rows, times {slack}"
     return None
 
 

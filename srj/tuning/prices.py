@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, isinf
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from srj.errors import RequestError
 from srj.quantities import number_from, parse_size, whole_number
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ class Prices:
         number_from("miss_cost", self.miss_cost, 0, above=True)
         number_from("row_bytes", self.row_bytes, 1)
         number_from("memory_cost", self.memory_cost, 0)
+        for name in ("miss_cost", "row_bytes", "memory_cost"):
+            if isinf(getattr(self, name)):
+                raise RequestError(f"expected {name} as a finite number, got {getattr(self, name)}; give a smaller one")
         if self.memory is not None:
             parse_size(self.memory)
         if self.batch_size is not None:

@@ -50,6 +50,8 @@ def read_trace(
         RequestError: no such file or column, another kind of file, or no key in it.
         DatabaseError: the table can't be read.
     """
+    if not key or not all(key):
+        raise RequestError("expected the name of a column as the key, got an empty one; name the key's columns")
     is_table = "://" in str(source)
     if (order_by is not None or where is not None) and not is_table:
         raise RequestError("expected order_by and where only for a table, got a file; leave them out")
@@ -76,12 +78,16 @@ def _of_file(path: Path, key: Sequence[str]) -> Pieces:
         )
     try:
         yield from _of_parquet(path, key) if kind == ".parquet" else _of_csv(path, key)
+    except RequestError:  # a ValueError as well
+        raise
     except OSError as error:
         reason = error.strerror or "it can't be read"
         raise RequestError(f"expected a file to read keys from, got {str(path)!r}: {reason}; correct the path") from None
     except pa.ArrowInvalid as error:
         reason = str(error).split("\n")[0]
         raise RequestError(f"expected {kind[1:]} in {str(path)!r}, got what can't be read as that: {reason}; convert it") from None
+    except ValueError as error:  # a name with NUL, text in another encoding
+        raise RequestError(f"expected {kind[1:]} in UTF-8, got {str(path)!r}: {error}; convert it") from None
 
 
 def _of_parquet(path: Path, key: Sequence[str]) -> Pieces:
@@ -97,7 +103,8 @@ def _of_parquet(path: Path, key: Sequence[str]) -> Pieces:
 
 def _files_of(folder: Path) -> list[Path]:
     """In the order in which Spark would stream them; what begins with a dot or a line under it is none of the data."""
-    found = [path for path in folder.rglob("*.parquet") if not any(part[0] in "._" for part in path.relative_to(folder).parts)]
+    paths = (path for path in folder.rglob("*.parquet") if path.is_file())
+    found = [path for path in paths if not any(part[0] in "._" for part in path.relative_to(folder).parts)]
     if not found:
         raise RequestError(f"expected a folder with .parquet files, got none in {str(folder)!r}; correct the path")
     return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path))
@@ -105,7 +112,9 @@ def _files_of(folder: Path) -> list[Path]:
 
 def _of_csv(path: Path, key: Sequence[str]) -> Pieces:
     total = max(path.stat().st_size, 1)
-    with csv.open_csv(path) as reader:
+    # A line's end within quotes is part of the value; without this whether it may be depends on where Arrow's blocks end.
+    parsing = csv.ParseOptions(newlines_in_values=True)
+    with csv.open_csv(path, parse_options=parsing) as reader:
         _check(reader.schema.names, key, path)
     # As text: a type guessed from the first block may not fit the later ones, and which text it is is all that matters. What is
     # empty has no key; NA, null or NaN are keys like others.
@@ -116,7 +125,7 @@ def _of_csv(path: Path, key: Sequence[str]) -> Pieces:
         quoted_strings_can_be_null=False,
         null_values=[""],
     )
-    with path.open("rb") as file, csv.open_csv(file, convert_options=options) as reader:
+    with path.open("rb") as file, csv.open_csv(file, parse_options=parsing, convert_options=options) as reader:
         for batch in reader:
             yield min(file.tell() / total, 1.0), [batch.column(name) for name in key]
 
@@ -125,6 +134,8 @@ def _check(names: list[str], key: Sequence[str], path: Path) -> None:
     for name in key:
         if name not in names:
             raise RequestError(f"expected a column of {path.name!r}, got {name!r}; {nearest(name, names)}")
+        if names.count(name) > 1:
+            raise RequestError(f"expected one column {name!r} in {path.name!r}, got {names.count(name)}; rename the others")
 
 
 def _of_table(source: str, key: Sequence[str], order_by: str | None, where: str | None, timeout: float) -> Pieces:

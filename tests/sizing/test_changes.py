@@ -82,6 +82,16 @@ def test_that_a_pattern_ends_is_noticed(before: str) -> None:
     assert watch.searches >= 2
 
 
+@pytest.mark.parametrize("keys", [2_000, 10_000])
+def test_a_working_set_after_a_scan_is_noticed(keys: int) -> None:
+    """All keys came once each, so that there were no distances at all."""
+    watch = Watch(50_000)
+    trace = np.concatenate([np.arange(100_000), 10_000_000 + np.random.default_rng(1).integers(0, keys, 600_000)])
+    for part in np.array_split(hash_keys(trace), 700):
+        watch.add(part)
+    assert watch.bound == pytest.approx(keys, rel=0.02)
+
+
 def test_without_a_bound_the_curve_follows_the_stream() -> None:
     """From keys of which a cache holds the most used to others of which hardly any is; half of what was counts no more soon."""
     memory = 20_000

@@ -102,6 +102,21 @@ def test_files_are_read_piece_by_piece_with_the_share_that_is_done(tmp_path: Pat
     assert read_trace(path, ["id"], rows=7).references == 7
 
 
+def test_what_arrow_treats_in_ways_of_its_own_is_read_all_the_same(tmp_path: Path) -> None:
+    """Lines that end within quotes, wherever its blocks end; views, which it does not filter; a folder named like a file."""
+    quoted = tmp_path / "quoted.csv"
+    quoted.write_text("k,v\n" + '"a\nb",345\n' * 150_000)
+    assert read_trace(quoted, ["k"]).references == 150_000
+    views = pa.array(["a", None, "b", "a"]).cast(pa.string_view())
+    assert KeySequence.from_chunks([[views]]).codes.tolist() == [0, 1, 0]
+    (tmp_path / "all" / "x.parquet").mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "all" / "x.parquet" / "1.parquet")
+    assert read_trace(tmp_path / "all", ["id"]).references == 2
+    broken = pa.Array.from_buffers(pa.string(), 1, [None, pa.array([0, 1], pa.int32()).buffers()[1], pa.py_buffer(b"\xff")])
+    with pytest.raises(RequestError, match=r"^expected keys that can be compared"):
+        KeySequence.from_chunks([[broken]])
+
+
 def test_only_an_empty_field_of_a_csv_is_no_key(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text('id,x\nNA,1\nnull,1\nNaN,1\n,1\n"",1\nN/A,1\nNA,1\n')
@@ -134,6 +149,9 @@ def test_a_folder_of_parquet_files_is_read_as_spark_would_stream_it(tmp_path: Pa
         ("trace.csv", "id\n", "id", "at least one key"),
         ("trace.parquet", "id\n1\n", "id", "expected parquet"),
         ("trace.json", "{}", "id", "'trace.json'; convert it"),
+        ("trace.csv", "id\n1\n", "", "expected the name of a column as the key"),
+        ("trace.csv", "id,id\n1,2\n", "id", "got 2; rename the others"),
+        ("tra\0ce.csv", None, "id", "null byte; convert it"),
     ],
 )
 def test_what_can_not_be_read_is_said_in_one_sentence(

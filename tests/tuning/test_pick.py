@@ -59,6 +59,21 @@ def test_of_a_long_trace_only_the_best_two_policies_go_all_the_way(name: str) ->
     assert found.best.misses <= 1.02 * min(in_full(keys, policy, rows).misses for policy in usable())
 
 
+def test_where_the_second_half_is_another_stream_whoever_may_be_best_goes_all_the_way() -> None:
+    """Hot keys among ones that come once, then uniform keys; and Zipf's, then a loop: half the way others are ahead."""
+    rng = np.random.default_rng(1)
+    mixed = np.where(rng.random(30_000) < 0.6, rng.integers(0, 2_000, 30_000), 10**7 + np.arange(30_000))
+    shares = 1 / np.arange(1, 3_001)
+    zipf_first = rng.choice(3_000, 30_000, p=shares / shares.sum())
+    for keys, rows in (
+        (np.concatenate([mixed, 10**8 + rng.integers(0, 8_000, 30_000)]), 6_400),
+        (np.concatenate([zipf_first, 10**6 + np.arange(30_000) % 3_000]), 1_500),
+    ):
+        trace = KeySequence.of(keys)
+        found = pick(trace, lru_curve(trace), Prices(memory=f"{rows} rows"))
+        assert found.best.misses <= 1.02 * min(in_full(trace, policy, rows).misses for policy in usable())
+
+
 def test_at_a_price_no_cell_of_a_grid_costs_two_percent_less() -> None:
     """Misses and memory together; dearer memory buys a smaller cache."""
     keys = KeySequence.of(zipf(10_000, 2_000, 1.0, 3))

@@ -134,6 +134,8 @@ def test_what_goes_wrong_at_a_server_is_one_sentence_without_the_password(postgr
         (["-k", "id", "--row-bytes", "0"], "row_bytes"),
         (["-k", "id", "--update-period", "soon"], "'soon'"),
         (["-k", "id", "--order-by", "id"], "only for a table"),
+        (["-k", "id", "--memory-cost", "inf"], "memory_cost as a finite number"),
+        (["-k", "id", "--row-bytes", "inf"], "row_bytes as a finite number"),
         (["-k", "id", "--plot", "curves.pdf"], "'curves.pdf'; give it another name"),
     ],
 )
@@ -144,6 +146,16 @@ def test_mistakes_are_one_sentence(trace: Path, tmp_path: Path, arguments: list[
     assert expected in done.stderr
     assert done.stderr.startswith("srj: expected ")
     assert not (tmp_path / "srj.toml").exists()
+
+
+def test_no_file_replaces_the_trace_or_another(trace: Path, tmp_path: Path) -> None:
+    before = trace.read_bytes()
+    toml, svg = tmp_path / "srj.toml", tmp_path / "curves.svg"
+    for arguments in (["--html", trace], ["--html", toml], ["--plot", svg, "--html", tmp_path / "." / "curves.svg"]):
+        done = tune(trace, "-k", "id", "--quick", "-o", toml, *arguments, code=1)
+        assert re.fullmatch(r"srj: expected another file for --html than [^\n]*; choose another\n", done.stderr)
+    assert trace.read_bytes() == before
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_somebody_wrote_is_not_replaced(trace: Path, tmp_path: Path) -> None:
