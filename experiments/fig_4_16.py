@@ -62,8 +62,10 @@ EXPERIMENT = figure.experiment(
     question="How many keys should a lookup have where the table has no index, so that each lookup reads it whole?",
     claim="the rate grows up to 4,000 keys, 7,000 where a tenth hits, and then stays; 5 times as fast as one lookup a row.",
     discussion=(
-        "A scan that answers one key answers thousands, so larger lookups are better throughout, as the thesis says. In "
-        "the thesis the rate stays beyond 4,000 keys as no more misses wait; here as many wait as a lookup holds."
+        "A scan that answers one key answers thousands, so larger lookups are better throughout, as the thesis says. In the "
+        "thesis the rate stays beyond 4,000 keys as no more misses wait; here as many wait as a lookup holds. srj's cache "
+        "hits 40 % where half of the keys should fit: without a unique index it keeps room for several rows a key. The other "
+        "way's hits 50 %, so with equal caches the gains would be larger."
     ),
     cells=cells,
     check=check,
