@@ -40,7 +40,9 @@ def test_every_cell_gives_the_rows_of_a_plain_join(tmp_path: Path, postgres: Ser
             assert record.figures["output_rows"] > 0
         axes = Figure().subplots()
         experiment.plot(records, axes)
-        assert {finding.verdict for finding in experiment.check(records)} <= {"agrees", "differs"}
+        # A single round, as figure 5.4 has at this scale, can't tell a better division from chance.
+        verdicts = {"agrees", "differs"} | ({"open"} if name == "fig_5_4" else set())
+        assert {finding.verdict for finding in experiment.check(records)} <= verdicts
     assert postgres.execute("SELECT 1 FROM pg_class WHERE relname LIKE 'srj_experiment_%'") == []
     assert postgres.password not in done.stdout + ledger.path.read_text()
     _judge_rates(ledger)
