@@ -1,7 +1,8 @@
 """``cache="auto"`` beside the best fixed split of the same memory, on six traces, and what its watching costs.
 
 ``python -m benchmarks.auto_size``: for each trace it sweeps the cache's share of the memory through srj's core and a PostgreSQL of
-its own, then measures the best share and auto in turns, each time opened anew. About 30 minutes; the table is in docs/sizing.md.
+its own, then measures the best share and auto in turns, each time opened anew. The traces without Zipf take 12 minutes; the table
+is in docs/sizing.md.
 """
 
 from __future__ import annotations

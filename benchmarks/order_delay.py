@@ -28,9 +28,9 @@ from benchmarks.setting import _server
 from srj import Disorder, Table
 from srj.enrich import plan_for
 from srj.experiments.delay_proxy import delayed
+from srj.experiments.local_session import local_session
 from srj.operators import out_of_order
 from srj.options import parse_options
-from tests.local_spark import local_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,7 +123,7 @@ def one_session(url: str, pipelined: bool, runs: int, rows: int) -> list[dict[st
             "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH),
             "spark.log.level": "ERROR",
         }
-        spark = local_spark(Path(folder), 2, more)
+        spark = local_session(Path(folder), 2, more)
         caches = (Table(url, ("items",), where=f"{number} >= 0") for number in itertools.count())  # one of its own for each run
         measure(spark, next(caches), "any", 10 * BATCH, with_pace=True)  # which warms Spark up
         for _ in range(runs):

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from benchmarks.pairs import Checksum
 from srj import Table
 from srj.embedded import EmbeddedPostgres, wheel_binaries
+from srj.experiments.local_session import local_session
 from tests import servers
-from tests.local_spark import local_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,4 +147,4 @@ def _fill(server: servers.Server, name: str, rows: int) -> None:
 def _spark(folder: Path) -> SparkSession:
     # What runs in workers is imported there; local mode starts them with this process's environment.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-    return local_spark(folder, 2, {"spark.driver.memory": "4g", "spark.log.level": "ERROR"})
+    return local_session(folder, 2, {"spark.driver.memory": "4g", "spark.log.level": "ERROR"})

@@ -120,10 +120,10 @@ EXPERIMENT = figure.experiment(
     question="Does it matter how far rows may leave out of order?",
     claim="an order constraint of more than 100 s has no effect; below, the thesis's text contradicts itself.",
     discussion=(
-        "Nearby the rate falls by a third from a constraint of 0.01 to one of 0.1 seconds. How much of that is chance is not "
-        "known: the same cell without a constraint had 33,000 rows a second in figure 4.20 and 41,000 here, and one in any "
-        "order 27,000 to 35,000 in others. Far away it makes no difference beyond 14 %. A lookup's rows wait so shortly that "
-        "a tenth of a second is as good as no constraint."
+        "Nearby the rate falls by a quarter from a constraint of 0.01 to one of 0.1 seconds, and by a third to one of 100. "
+        "How much of that is chance is not known: the same cell, all rows in their order, had 33,000 rows a second in figure "
+        "4.20 and 41,000 here, and one in any order 27,000 and 35,000 in figures 4.19 and 4.18. Far away it makes no "
+        "difference beyond 14 %. A lookup's rows wait so shortly that a tenth of a second is as good as no constraint."
     ),
     cells=cells,
     check=check,

@@ -19,7 +19,7 @@ from srj.cache_policies import simulate
 from srj.enrich import srj_enrich
 from srj.experiments.experiment import Measurement
 from srj.experiments.joins import Core, relation_spec
-from srj.experiments.local_session import CORES, local_session
+from srj.experiments.local_session import local_session
 from srj.experiments.plain_join import checksum, plain_join
 from srj.experiments.relation import SCHEMA, ensure_relation, read_relation
 from srj.experiments.source import GIVEN_PIECE, GivenSource
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     I64 = npt.NDArray[np.int64]
 
+_CORES = 2
 _MICRO_BATCHES = 3
 # Simulation knows of no key that is still on its way, so these shall be few beside the cache; Spark reads on as it likes.
 _BATCH = Batch(size=100, in_flight=2)
@@ -122,10 +123,12 @@ def _by_spark(keys: I64, url: str, table: str, capacity: int) -> tuple[pa.Table,
     """The same through a stream of files, of which each micro-batch has one for each worker."""
     with TemporaryDirectory(prefix="srj-experiment-") as name:
         folder = Path(name)
-        _write(keys, folder / "keys", _MICRO_BATCHES * CORES)
-        spark = local_session(folder, {"spark.sql.execution.arrow.maxRecordsPerBatch": f"{GIVEN_PIECE}"})
+        _write(keys, folder / "keys", _MICRO_BATCHES * _CORES)
+        spark = local_session(
+            folder, _CORES, {"spark.log.level": "ERROR", "spark.sql.execution.arrow.maxRecordsPerBatch": f"{GIVEN_PIECE}"}
+        )
         try:
-            stream = spark.readStream.schema("key LONG").option("maxFilesPerTrigger", CORES).parquet(str(folder / "keys"))
+            stream = spark.readStream.schema("key LONG").option("maxFilesPerTrigger", _CORES).parquet(str(folder / "keys"))
             enriched = srj_enrich(stream, Table(url, (table,)), key={"key": "id"}, batch=_BATCH, cache=_cache(capacity))
             writer = enriched.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
             query = writer.trigger(availableNow=True).start(str(folder / "output"))

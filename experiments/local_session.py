@@ -1,4 +1,4 @@
-"""Spark on this machine for a cell: two cores, nothing kept outside a folder, nobody else listening."""
+"""Spark in this process, for cells, benchmarks and tests."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-CORES = 2
 
+def local_session(folder: Path, cores: int, more: Mapping[str, str] | None = None) -> SparkSession:
+    """On loopback, in UTC, with two shuffle partitions, no UI, and Python workers of this interpreter; who asked stops it.
 
-def local_session(folder: Path, settings: Mapping[str, str]) -> SparkSession:
-    """A session with these settings beside those that all cells have; who asked stops it.
+    It sets what workers inherit in this process's environment.
 
     Args:
-        folder: for what Spark writes.
-        settings: the cell's own.
+        folder: where Spark puts its files.
+        cores: tasks at a time.
+        more: further settings, or others in place of these.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["TZ"] = "UTC"
-    common = {
+    settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": str(folder / "local"),
-        "spark.log.level": "ERROR",
         "spark.python.udf.pipelined.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    builder = SparkSession.builder.master(f"local[{CORES}]").appName("srj-experiment")
-    for name, value in {**common, **settings}.items():
+    builder = SparkSession.builder.master(f"local[{cores}]").appName("srj")
+    for name, value in (settings | dict(more or {})).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()

@@ -2,8 +2,7 @@
 
 Every way joins streams of the same make with the same relation through Spark on two cores: with a cold cache and keys that come
 once each, and with 50 % and 95 % of rows whose key the cache holds; with relations of 1 M and 10 M rows. See `spark_cell` for how
-a cell is measured. About 20 minutes at small scale for each server; with Flink, where SRJ_FLINK_PYTHON names its Python, a few
-more.
+a cell is measured. About half an hour at small scale for each server, with Flink, where SRJ_FLINK_PYTHON names its Python.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from srj.experiments import peer_worker
 from srj.experiments.experiment import Checksum, Measurement
 from srj.experiments.jdbc import missing_driver
 from srj.experiments.local_session import local_session
-from srj.experiments.peer_stream import parts_of, write_part
+from srj.experiments.peer_stream import FILES, parts_of, write_part
 from srj.experiments.peer_ways import Relation, finisher, joined, settings_of
 from srj.experiments.plain_join import added, plain_join
 from srj.experiments.relation import ensure_relation, read_rows
@@ -80,12 +80,12 @@ def _session(folder: Path, cell: PeerCell, url: str) -> SparkSession:
     settings = {
         "spark.driver.extraJavaOptions": cell.java,
         "spark.driver.memory": cell.heap,
-        "spark.sql.shuffle.partitions": "2",
+        "spark.log.level": "ERROR",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
         **more,
     }
     try:
-        return local_session(folder, settings)
+        return local_session(folder, FILES, settings)
     except Exception as error:
         if "spark.jars.packages" not in more:
             raise

@@ -13,14 +13,12 @@ import pyarrow as pa
 import pytest
 
 from srj.errors import RequestError
-from srj.lookup.cost import Line
-from srj.lookup.key_log import _KEYS, _THRESHOLD, _WRITTEN, KeyLog, open_log
 from srj.lookup.layout import Contents
 from srj.lookup.make_cache import check_cache
 from srj.lookup.metrics import METRICS, PHASES
 from srj.lookup.operator import Operator
 from srj.options import Batch, Cache, parse_options
-from srj.sizing import Costs, MissRatioCurve, Phase, best_size
+from srj.sizing import Phase
 from tests.joining import expected, run_in_order, run_out_of_order, values_of
 from tests.scripted import Scripted, scripted_engine
 from tests.shared_map import PROCESSES, process
@@ -290,108 +288,6 @@ def test_memory_may_stand_in_the_cache_or_beside_it() -> None:
     assert both.memory_bytes == 1_000_000
 
 
-# The log
-
-
-def log_in(folder: Path) -> KeyLog:
-    (folder / "srj").mkdir(mode=0o700, exist_ok=True)
-    log = open_log(folder / "srj", "one")
-    assert log is not None
-    return log
-
-
-def hashes(*numbers: int) -> np.ndarray:
-    return np.array(numbers, np.uint64)
-
-
-def write_and(folder: Path, numbers: list[int], seconds: float) -> None:
-    """In another process."""
-    log = log_in(folder)
-    log.exchange(hashes(*numbers))
-    time.sleep(seconds)
-
-
-def test_one_process_reads_what_all_write_in_their_order(tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    first = log.exchange(hashes(1, 2))
-    assert first is not None
-    assert (first.hashes.tolist(), first.references, first.is_new) == ([1, 2], 2, True)
-    with process(write_and, tmp_path, [3, 4, 5], 0.0) as child:
-        child.join()
-        assert child.exitcode == 0
-    second = log.exchange(hashes(6))
-    assert second is not None
-    assert (second.hashes.tolist(), second.references, second.is_new) == ([3, 4, 5, 6], 4, False)
-    assert log.workers == 2
-
-
-def test_when_the_reader_has_ended_the_next_takes_its_place(tmp_path: Path) -> None:
-    """And begins anew: what the one before had left was a sample made for it."""
-    with process(write_and, tmp_path, [1], 0.0) as child:
-        child.join()
-    log = log_in(tmp_path)
-    log._header[_THRESHOLD] = 5
-    read = log.exchange(hashes(2, 2**40))
-    assert read is not None
-    assert (read.is_new, read.hashes.tolist(), read.references) == (True, [2, 2**40], 2)
-
-
-def test_a_reader_that_leaves_lets_another_read(tmp_path: Path) -> None:
-    first, second = log_in(tmp_path), log_in(tmp_path)
-    second._me = -1  # as if in another process
-    assert first.exchange(hashes(1)) is not None
-    assert second.exchange(hashes(2)) is None
-    first.close()
-    read = second.exchange(hashes(3))
-    assert read is not None
-    assert read.hashes.tolist() == [3]
-
-
-def test_a_reader_that_does_not_get_the_lock_stays_one(tmp_path: Path) -> None:
-    """Its batch is left out; what it has learnt is not."""
-    log, other = log_in(tmp_path), log_in(tmp_path)
-    assert log.exchange(hashes(1)) is not None
-    with other._lock.exclusive():
-        read = log.exchange(hashes(2))
-    assert read is not None
-    assert (read.hashes.tolist(), read.references, read.is_new) == ([], 0, False)
-
-
-def test_a_reader_that_does_not_come_is_replaced_when_half_the_ring_is_unread(tmp_path: Path) -> None:
-    with process(write_and, tmp_path, [1], 60.0) as child:
-        log = log_in(tmp_path)
-        deadline = time.monotonic() + 20
-        while not log._header[_WRITTEN] and time.monotonic() < deadline:
-            time.sleep(0.01)
-        many = np.arange(_KEYS // 4, dtype=np.uint64)
-        assert [log.exchange(many) for _ in range(2)] == [None, None]
-        read = log.exchange(many)
-        assert child.is_alive()
-    assert read is not None
-    assert read.is_new
-
-
-def test_keys_that_are_not_looked_at_count_and_are_not_written(tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    log.exchange(hashes(1))
-    log.look_at(0.5)
-    read = log.exchange(hashes(5, 2**63 + 5, 7))
-    assert read is not None
-    assert (read.hashes.tolist(), read.references) == ([5, 7], 3)
-    log.look_at(1.0)
-    more = log.exchange(hashes(2**63 + 5))
-    assert more is not None
-    assert more.hashes.tolist() == [2**63 + 5]
-
-
-def test_a_batch_longer_than_the_ring_leaves_its_last_keys(tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    read = log.exchange(np.arange(_KEYS + 10, dtype=np.uint64))
-    assert read is not None
-    assert read.hashes.size == _KEYS
-    assert (int(read.hashes[0]), int(read.hashes[-1]), read.references) == (10, _KEYS + 9, _KEYS + 10)
-
-
 def work(folder: Path, part: int, together: Any, results: Any) -> None:
     """A worker: every second batch of a stream of moving intervals."""
     os.environ["SPARK_LOCAL_DIRS"] = str(folder)
@@ -452,67 +348,3 @@ def test_batches_of_any_size_get_their_rows_while_the_cache_is_sized(order: str,
         assert engine.take_resizes() > 0
     finally:
         engine.close()
-
-
-# What is worth a move
-
-
-def test_a_move_that_only_the_model_advises_has_to_save_five_percent() -> None:
-    """Lookups that cost the same a key want all the cache: the more of what comes again it can hold, the more that saves."""
-    engine = engine_for_keys(1_000, cache="auto", memory=2_000_000)
-    try:
-        auto = engine._auto
-        assert auto is not None
-        auto.waited(1_000, 100_000, hits_wait=False)
-        most, line = auto._most, Line(0.0, 1e-5)
-        falls_by = {share: MissRatioCurve(np.array([0.0, most / share]), np.array([1.0, 0.0]), 1e6) for share in (0.05, 0.9)}
-        assert auto._by_costs(falls_by[0.05], line) is None
-        wanted = auto._by_costs(falls_by[0.9], line)
-        assert wanted is not None
-        assert wanted == pytest.approx(most, rel=0.01)
-    finally:
-        engine.close()
-
-
-def test_before_costs_are_known_the_cache_goes_to_the_knee_if_that_is_far() -> None:
-    engine = engine_for_keys(1_000, cache="auto", memory=2_000_000)
-    try:
-        auto = engine._auto
-        assert auto is not None
-
-        def bends_at(entries: float) -> MissRatioCurve:
-            return MissRatioCurve(np.array([0.0, entries, 20 * entries]), np.array([1.0, 0.3, 0.1]), 1e6)
-
-        present = auto._entries
-        wanted = auto._by_knee(bends_at(present / 4))
-        assert wanted == pytest.approx(1.15 * present / 4, rel=0.01)
-        assert auto._by_knee(bends_at(present / 1.15)) is None
-    finally:
-        engine.close()
-
-
-# The split
-
-
-def test_more_cache_is_worth_what_it_saves() -> None:
-    """By hand: a straight curve to 1,000 entries; lookups that cost the same a key whatever their size want all the cache."""
-    curve = MissRatioCurve(np.array([0.0, 1_000.0]), np.array([1.0, 0.0]), 1e6)
-    size = best_size(curve, 50_000, Costs(entry=100, event=100, fixed=0.0, each=1e-5))
-    assert size == pytest.approx(500 * 15 / 16, rel=0.02)
-
-
-def test_where_lookups_are_dear_room_to_wait_is_worth_more_than_cache() -> None:
-    """By hand: rows that wait fill lookups of 10 ms each, whatever their size; seconds a row are the same for every split."""
-    curve = MissRatioCurve(np.array([0.0, 1_000.0]), np.array([1.0, 0.5]), 1e6)
-    costs = Costs(entry=100, event=100, fixed=0.01, each=0.0, most_keys=1e9)
-    # c entries: (1 - c / 2000) * 0.01 / (1000 - c), which is least where c is.
-    assert costs.seconds([0, 500], curve, 100_000).tolist() == pytest.approx([1e-5, 1.5e-5])
-    assert best_size(curve, 100_000, costs) == pytest.approx(1_000 / 16, abs=1)
-
-
-def test_rows_that_wait_in_their_order_fill_lookups_more_slowly() -> None:
-    curve = MissRatioCurve(np.array([0.0, 100.0]), np.array([0.1, 0.1]), 1e6)
-    costs = Costs(entry=100, event=100, fixed=0.01, each=0.0)
-    # 1,000 rows wait: 1,000 misses where only these do, else 100.
-    assert costs.seconds([0], curve, 100_000).tolist() == pytest.approx([0.1 * 0.01 / 1_000])
-    assert costs._replace(hits_wait=True).seconds([0], curve, 100_000).tolist() == pytest.approx([0.1 * 0.01 / 100])

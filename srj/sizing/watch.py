@@ -71,10 +71,8 @@ class Watch:
         self.memory, self._compiled = memory, compiled
         self.searches = 0
         self._provisional: float | None = None
-        self._epochs, self._newest = (
-            np.zeros((_EPOCHS, _LARGER + 3)),
-            0,
-        )  # a ring, filled backwards: behind each epoch is the one before
+        self._epochs = np.zeros((_EPOCHS, _LARGER + 3))  # a ring, filled backwards: behind each epoch is the one before
+        self._newest = 0
         self._waiting: list[U64] = []
         self._references = self._unfaded = 0
         self._rate_of_distances = 1.0

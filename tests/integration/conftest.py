@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark import SparkContext
 
+from srj.experiments.local_session import local_session
 from tests.integration.stores import Store, open_store
-from tests.local_spark import local_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         raise RuntimeError("expected no other Spark in this process, for it would be used in place of the one with one core")
     folder = tmp_path_factory.mktemp("spark")
     no_compiler = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    session = local_spark(folder, 1, no_compiler)
+    session = local_session(folder, 1, no_compiler)
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

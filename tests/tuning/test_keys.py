@@ -127,7 +127,7 @@ def test_only_an_empty_field_of_a_csv_is_no_key(tmp_path: Path) -> None:
 def test_a_folder_of_parquet_files_is_read_as_spark_would_stream_it(tmp_path: Path) -> None:
     """The oldest file first, partitions too, and nothing of what is not data."""
     folder = tmp_path / "orders"
-    for age, name in enumerate(["day=2/b.parquet", "day=1/c.parquet", "a.parquet", "_temporary/d.parquet", ".e.parquet"]):
+    for age, name in enumerate(["a.parquet", "day=2/b.parquet", "day=1/c.parquet", "_temporary/d.parquet", ".e.parquet"]):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table({"id": [10 * age, 10 * age + 1]}), folder / name)
         os.utime(folder / name, (1_000 - age, 1_000 - age))

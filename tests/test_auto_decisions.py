@@ -1,0 +1,69 @@
+"""Where another byte buys more, the cache or the rows that wait; and when a move is worth it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from srj.lookup.cost import Line
+from srj.sizing import Costs, MissRatioCurve, best_size
+from tests.scripted import Scripted, scripted_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from srj.lookup.auto_size import AutoSize
+
+
+@pytest.fixture
+def auto() -> Iterator[AutoSize]:
+    """Of an engine with 2 MB, half of them the cache's, before any lookup."""
+    engine = scripted_engine(Scripted({}), unique=True, cache="auto", memory=2_000_000)
+    assert engine._auto is not None
+    yield engine._auto
+    engine.close()
+
+
+def test_a_move_that_only_the_model_advises_has_to_save_five_percent(auto: AutoSize) -> None:
+    """Lookups that cost the same a key want all the cache: the more of what comes again it can hold, the more that saves."""
+    auto.waited(1_000, 100_000, hits_wait=False)
+    most, line = auto._most, Line(0.0, 1e-5)
+    falls_by = {share: MissRatioCurve(np.array([0.0, most / share]), np.array([1.0, 0.0]), 1e6) for share in (0.05, 0.9)}
+    assert auto._by_costs(falls_by[0.05], line) is None
+    assert auto._by_costs(falls_by[0.9], line) == pytest.approx(most, rel=0.01)
+
+
+def test_before_costs_are_known_the_cache_goes_to_the_knee_if_that_is_far(auto: AutoSize) -> None:
+    def bends_at(entries: float) -> MissRatioCurve:
+        return MissRatioCurve(np.array([0.0, entries, 20 * entries]), np.array([1.0, 0.3, 0.1]), 1e6)
+
+    present = auto._entries
+    assert auto._by_knee(bends_at(present / 4)) == pytest.approx(1.15 * present / 4, rel=0.01)
+    for near in (0.85, 1.2):
+        assert auto._by_knee(bends_at(near * present / 1.15)) is None
+
+
+def test_more_cache_is_worth_what_it_saves() -> None:
+    """By hand: a straight curve to 1,000 entries; lookups that cost the same a key whatever their size want all the cache."""
+    curve = MissRatioCurve(np.array([0.0, 1_000.0]), np.array([1.0, 0.0]), 1e6)
+    size = best_size(curve, 50_000, Costs(entry=100, event=100, fixed=0.0, each=1e-5))
+    assert size == pytest.approx(500 * 15 / 16, rel=0.02)
+
+
+def test_where_lookups_are_dear_room_to_wait_is_worth_more_than_cache() -> None:
+    """By hand: rows that wait fill lookups of 10 ms each, whatever their size; seconds a row are the same for every split."""
+    curve = MissRatioCurve(np.array([0.0, 1_000.0]), np.array([1.0, 0.5]), 1e6)
+    costs = Costs(entry=100, event=100, fixed=0.01, each=0.0, most_keys=1e9)
+    # c entries: (1 - c / 2000) * 0.01 / (1000 - c), which is least where c is.
+    assert costs.seconds([0, 500], curve, 100_000).tolist() == pytest.approx([1e-5, 1.5e-5])
+    assert best_size(curve, 100_000, costs) == pytest.approx(1_000 / 16, abs=1)
+
+
+def test_rows_that_wait_in_their_order_fill_lookups_more_slowly() -> None:
+    curve = MissRatioCurve(np.array([0.0, 100.0]), np.array([0.1, 0.1]), 1e6)
+    costs = Costs(entry=100, event=100, fixed=0.01, each=0.0)
+    # 1,000 rows wait: 1,000 misses where only these do, else 100.
+    assert costs.seconds([0], curve, 100_000).tolist() == pytest.approx([0.1 * 0.01 / 1_000])
+    assert costs._replace(hits_wait=True).seconds([0], curve, 100_000).tolist() == pytest.approx([0.1 * 0.01 / 100])
