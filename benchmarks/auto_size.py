@@ -57,9 +57,9 @@ class Timed:
         assert auto is not None  # noqa: S101  for mypy
         self.seconds, see = 0.0, auto.see
 
-        def timed(hashes: np.ndarray) -> None:
+        def timed(hashes: np.ndarray, missed: int) -> None:
             begun = time.perf_counter()
-            see(hashes)
+            see(hashes, missed)
             self.seconds += time.perf_counter() - begun
 
         auto.see = timed  # type: ignore[method-assign]

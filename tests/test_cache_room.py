@@ -254,6 +254,19 @@ def test_more_memory_than_is_free_is_refused_before_it_is_touched() -> None:
         reserve(2 * free)
 
 
+@pytest.mark.parametrize("nbytes", [1_000_000, 3_000_000, 2**25 + 1])
+def test_memory_begins_where_huge_pages_do_and_is_no_more_than_was_asked(nbytes: int) -> None:
+    # In small pages it takes whole ones, and other threads may take some meanwhile.
+    statm, page = Path("/proc/self/statm"), resource.getpagesize()
+    before = int(statm.read_text().split()[1])
+    memory = reserve(nbytes)
+    taken = page * (int(statm.read_text().split()[1]) - before)
+    assert nbytes <= taken <= nbytes + 500_000
+    assert memory.nbytes == nbytes
+    if nbytes > 2**21:
+        assert np.frombuffer(memory, np.uint8).ctypes.data % 2**21 == 0
+
+
 def test_rows_so_large_that_they_would_not_fit_into_one_answer_are_misses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another worker may have stored them, so that the one who asks does not know their size."""
     monkeypatch.setattr(cache_module, "_MOST_BYTES", 100_000)

@@ -43,6 +43,7 @@ _TOO_LARGE = 1.25  # times the entries wanted: it is made smaller
 _GROWTH = 1.5  # at least, where it is not known yet how far
 _FURTHER = 2.0  # times the entries that fit: so many keys are looked at before the search is given up
 _AMPLE = 1.5  # entries for each of a working set, where there is room
+_AMPLE_FOR_ALL = 1.25  # where all keys are known: the tighter, the nearer to the processor
 _ENOUGH = 500  # entries that tell how long values are: of so many the mean is right within 5 % where they spread as far as it
 _MARGIN = 1.3  # times that mean is made room for, as later ones may be longer
 _ROOMY = 1.5  # times that, where there is room: the fuller the memory of values, the more of them are moved for a new one
@@ -127,25 +128,30 @@ class AutoSize:
         """Keys that are asked for each row that misses."""
         self._asked += (share - self._asked) / 16
 
-    def see(self, hashes: U64) -> None:
-        """Take the keys of a batch that is looked up."""
+    def see(self, hashes: U64, missed: int) -> None:
+        """Take the keys of a batch that was looked up.
+
+        Args:
+            hashes: of the keys.
+            missed: how many of them the cache did not know.
+        """
         references = hashes.size
         self._batch += (references - self._batch) / 16
         self._seen += references
         if self._log is not None:
-            read = self._log.exchange(hashes)
+            read = self._log.exchange(hashes, missed)
             if read is None:
                 self.watch = None  # another process reads
                 self._measure()
                 return
             if read.is_new:
                 self.watch = None
-            hashes, references = read.hashes, read.references
+            hashes, references, missed = read.hashes, read.references, read.missed
         if self.watch is None:
             self._begin()
             assert self.watch is not None  # noqa: S101  for mypy
         self._references += references
-        if self.watch.add(hashes, references):
+        if self.watch.add(hashes, references, missed=missed):
             if self._log is not None:
                 self._log.look_at(self.watch.rate)
             self._decide(self.watch)
@@ -249,8 +255,8 @@ class AutoSize:
     def _with_slack(self, bound: int, phase: Phase) -> int:
         """Entries for so many keys: ample where that takes no more than the cache began with, or where nothing waits."""
         most = self._most
-        if phase is Phase.CLOSED and bound * SLACK <= most:  # all keys are known
-            return min(int(_AMPLE * bound), most)
+        if phase is Phase.CLOSED and bound * SLACK <= most:
+            return min(int(_AMPLE_FOR_ALL * bound), most)
         return int(bound * (_AMPLE if self._is_ample(_AMPLE * bound) else SLACK)) + 1
 
     @property

@@ -19,10 +19,11 @@ from srj.lookup.layout import HEAP_FILL, NOTES, At, Block, Contents, Geometry, g
 from srj.lookup.reclaim import make_heap_room, make_page_room
 
 if TYPE_CHECKING:
-    import mmap
     from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
+
+    from srj.lookup.layout import Memory
 
     U64 = npt.NDArray[np.uint64]
     I64 = npt.NDArray[np.int64]
@@ -107,7 +108,7 @@ class ColumnarCache:
         widths: Sequence[int] | None = None,
         policy: Policy = LRU,
         hash_words: Callable[[U64], U64] = hash_rows,
-        memory: mmap.mmap | None = None,
+        memory: Memory | None = None,
         geometry: Geometry | None = None,
     ) -> None:
         contents = Contents.of(key_types, columns, unique=unique, rows_per_key=rows_per_key, widths=widths, policy=policy)

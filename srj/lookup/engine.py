@@ -135,10 +135,10 @@ class Engine:
             self._refuse_closed()
             self._store()
             found = self._cache.lookup(keys, self.clock())
+            missed = (~found.hit).nonzero()[0]
             if self._auto is not None:
                 self._attach()
-                self._auto.see(keys.encoded.hashes)
-            missed = (~found.hit).nonzero()[0]
+                self._auto.see(keys.encoded.hashes, missed.size)
             if not len(missed):
                 return Admitted(found, missed, [], missed, missed)
             distinct, inverse = (keys if len(missed) == len(keys) else keys.take(missed)).distinct()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _KEYS = 1 << 18  # the last so many hashes are kept
 _FOLDER = "keys"
 _HEADER_WORDS = 512  # the first 64 are the lock's
-_READER, _WRITTEN, _READ, _REFERENCES, _THRESHOLD = range(64, 69)
+_READER, _WRITTEN, _READ, _REFERENCES, _THRESHOLD, _MISSED = range(64, 70)
 _SEEN_AT, _WORKERS = 128, 256  # where the times stand at which workers wrote last, by their process numbers; how many
 _IS_WORKING = 10.0  # seconds since then
 _IS_AWAY = 60.0  # seconds since the reader wrote last: Spark ends workers that idle for so long
@@ -39,11 +39,13 @@ class Read(NamedTuple):
     Attributes:
         hashes: that nobody has read yet, in the order in which they were written.
         references: how many lookups of keys these stand for, with those of keys that are not looked at.
+        missed: how many of these the cache did not know.
         is_new: this process did not read before, and knows nothing of the earlier ones.
     """
 
     hashes: U64
     references: int
+    missed: int
     is_new: bool
 
 
@@ -65,15 +67,19 @@ class KeyLog:
         self._ring = np.frombuffer(map_file.memory, np.uint64, _KEYS, _HEADER_WORDS * 8)
         self._me, self._is_reader = os.getpid(), False
 
-    def exchange(self, hashes: U64) -> Read | None:
+    def exchange(self, hashes: U64, missed: int) -> Read | None:
         """Write the hashes of the keys of a batch; the reader gets all that it has not read, these included.
+
+        Args:
+            hashes: of the keys.
+            missed: how many of them the cache did not know.
 
         Returns:
             None in a process that does not read.
         """
         with self._lock.exclusive() as held:
             if not held:  # these keys are left out
-                return Read(hashes[:0], 0, is_new=False) if self._is_reader else None
+                return Read(hashes[:0], 0, 0, is_new=False) if self._is_reader else None
             header, now = self._header, time.monotonic()
             is_new = header[_READER] != self._me
             if is_new and not self._is_unread(now):
@@ -90,15 +96,16 @@ class KeyLog:
             written += taken.size
             header[_WRITTEN] = written
             header[_REFERENCES] += hashes.size
+            header[_MISSED] += missed
             if not self._is_reader:
                 return None
             begin = max(int(header[_READ]), written - _KEYS)
-            read = Read(self._ring[np.arange(begin, written) % _KEYS], int(header[_REFERENCES]), is_new)
-            header[_READ], header[_REFERENCES] = written, 0
+            read = Read(self._ring[np.arange(begin, written) % _KEYS], int(header[_REFERENCES]), int(header[_MISSED]), is_new)
+            header[_READ], header[_REFERENCES], header[_MISSED] = written, 0, 0
         return read
 
     def look_at(self, rate: float) -> None:
-        """Let only hashes below this share of all be written; for the reader."""
+        """Let only hashes below this share of all be written, next to none for 0; for the reader."""
         threshold = 0 if rate >= 1 else max(int(rate * 2**64), 1)
         mine = self._header[_THRESHOLD : _THRESHOLD + 1].view(np.uint64)
         if int(mine[0]) != threshold:
@@ -117,7 +124,7 @@ class KeyLog:
         """From now on hashes below this are written, 0: all; those that were written otherwise are left out."""
         header = self._header
         header[_THRESHOLD : _THRESHOLD + 1].view(np.uint64)[0] = threshold
-        header[_READ], header[_REFERENCES] = header[_WRITTEN], 0
+        header[_READ], header[_REFERENCES], header[_MISSED] = header[_WRITTEN], 0, 0
 
     @property
     def workers(self) -> int:

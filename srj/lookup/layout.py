@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from srj.cache_policies import Policy, Rule
 
+Memory = mmap.mmap | memoryview  # of a map that processes share, or of one's own
+
 WAYS = 8
 MAGIC = int.from_bytes(b"srjcache", "little")
 VERSION = 6
@@ -35,6 +37,7 @@ _HEADER_WORDS = 512
 NOTES = 256  # where in the header the user's own numbers begin
 POPULATE_WRITE = 23  # Linux's MADV_POPULATE_WRITE, which Python has no name for
 _ALIGNMENT = 64
+_HUGE_PAGE = 2**21
 _PADDING = 16  # bytes behind the heap, so that its last bytes can be loaded as a word
 _WIDEST_ROW = 1000  # bytes a value for which a size in rows makes room
 _WIDTH = 16  # estimated mean bytes where nothing else is said
@@ -102,7 +105,7 @@ class Geometry(NamedTuple):
         return self.ways + self.pages * self.page_rows
 
 
-def geometry_in(memory: mmap.mmap) -> Geometry | None:
+def geometry_in(memory: Memory) -> Geometry | None:
     """The sizes of the cache that some memory holds, made by this version; None where it holds none, or zeros."""
     if len(memory) < _HEADER_WORDS * 8:
         return None
@@ -224,7 +227,7 @@ class Contents:
         """Bytes of the block."""
         return sum(array.nbytes for array in self.arrays(geometry))
 
-    def is_whole(self, memory: mmap.mmap) -> bool:
+    def is_whole(self, memory: Memory) -> bool:
         """Whether memory holds a cache of these contents, as far as its sizes say: a file may have been cut or written to."""
         there, nbytes = geometry_in(memory), len(memory)
         if there is None or min(there) < 0 or max(*there, there.rows, there.segments * there.segment_bytes) > nbytes:
@@ -329,7 +332,7 @@ class Block:
         RequestError: the system does not give that much memory.
     """
 
-    def __init__(self, contents: Contents, geometry: Geometry, memory: mmap.mmap | None = None) -> None:
+    def __init__(self, contents: Contents, geometry: Geometry, memory: Memory | None = None) -> None:
         self.geometry = geometry
         self.nbytes = contents.size(geometry)
         self.memory = reserve(self.nbytes) if memory is None else memory
@@ -353,22 +356,29 @@ class Block:
         return {name.removeprefix(prefix): array for name, array in self._arrays.items() if name.startswith(prefix)}
 
 
-def reserve(nbytes: int) -> mmap.mmap:
-    """Private memory, all of it given by the system now, so that a cache can't fail later for want of it."""
+def reserve(nbytes: int) -> memoryview:
+    """Private memory, all of it given by the system now, so that a cache can't fail later for want of it.
+
+    Where there are 2 MB of it or more it begins where a huge page can.
+    """
     free = free_memory()
     if free is not None and nbytes > free:
         # The system would promise it all the same, and end this process when it is used.
         raise RequestError(f"expected {nbytes:,} bytes of memory for the cache, got {free:,} that are free; give a smaller size")
     flags: Sequence[int] = (mmap.MAP_PRIVATE, mmap.MAP_ANONYMOUS) if hasattr(mmap, "MAP_PRIVATE") else ()
+    room = nbytes + _HUGE_PAGE if nbytes >= _HUGE_PAGE else nbytes
     try:
-        memory = mmap.mmap(-1, nbytes, flags=flags[0] | flags[1]) if flags else mmap.mmap(-1, nbytes)
+        memory = mmap.mmap(-1, room, flags=flags[0] | flags[1]) if flags else mmap.mmap(-1, room)
     except (OSError, OverflowError, ValueError) as error:
         raise RequestError(f"expected {nbytes:,} bytes of memory for the cache, got {error}; give a smaller size") from error
-    if hasattr(mmap, "MADV_HUGEPAGE"):
+    start = 0
+    if room > nbytes and hasattr(mmap, "MADV_HUGEPAGE"):
+        # Huge pages begin at such addresses; what lies before is never touched, so it takes no memory.
+        start = -int(np.frombuffer(memory, np.uint8).ctypes.data) % _HUGE_PAGE
         with suppress(OSError):  # a kernel without huge pages: slower, not wrong
-            memory.madvise(mmap.MADV_HUGEPAGE)
+            memory.madvise(mmap.MADV_HUGEPAGE, start, nbytes // _HUGE_PAGE * _HUGE_PAGE)
     try:
-        memory.madvise(POPULATE_WRITE)
+        memory.madvise(POPULATE_WRITE, start, nbytes)
     except (AttributeError, OSError):  # a system without it: page by page, the same in four times the time
-        np.frombuffer(memory, np.uint8)[:: mmap.PAGESIZE] = 0
-    return memory
+        np.frombuffer(memory, np.uint8)[start : start + nbytes : mmap.PAGESIZE] = 0
+    return memoryview(memory)[start : start + nbytes]

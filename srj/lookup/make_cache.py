@@ -19,13 +19,12 @@ from srj.options import Cache as CacheOptions
 from srj.quantities import parse_size
 
 if TYPE_CHECKING:
-    import mmap
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from srj.lookup.batching import Batching
     from srj.lookup.interface import Cache
-    from srj.lookup.layout import Geometry
+    from srj.lookup.layout import Geometry, Memory
     from srj.lookup.map_file import MapFile
     from srj.lookup.spec import LookupSpec
 
@@ -66,7 +65,7 @@ class CacheMaker:
             amount, unit = parse_size(cache.size)
             self.size = {"size_bytes": amount if unit == "bytes" else None, "size_rows": amount if unit == "rows" else None}
 
-    def over(self, memory: mmap.mmap | None, geometry: Geometry | None = None) -> ColumnarCache:
+    def over(self, memory: Memory | None, geometry: Geometry | None = None) -> ColumnarCache:
         """A cache over a map, or in memory of its own; of this geometry if it is a new one, else of the size that was asked for."""
         more: dict[str, Any] = self.size | self._lives | self._of_what
         return ColumnarCache(self._key_types, self._columns, memory=memory, geometry=geometry, **more)

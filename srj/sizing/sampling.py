@@ -119,13 +119,13 @@ class Shards:
             self._seen[hashes & np.uint64(self._seen.size - 1)] = True
         rows = np.arange(hashes.size) if self._threshold == _ALL else np.flatnonzero(hashes < np.uint64(self._threshold))
         found = self._stack.add(hashes[rows])
-        again = np.bincount(found[found >= 0])
+        counts = np.bincount(found + 1, minlength=1)
+        again = counts[1:]
         if again.size > self._counts.size:
             self._counts = np.concatenate([self._counts, np.zeros(max(again.size, 2 * self._counts.size) - self._counts.size)])
         self._counts[: again.size] += again
-        self._first += np.count_nonzero(found < 0)
-        distances = found / self.rate
-        distances[found < 0] = -1
+        self._first += float(counts[0])
+        distances = np.maximum(found / self.rate, -1)
         self._lower_when_full()
         return rows, distances
 
@@ -146,6 +146,10 @@ class Shards:
         self._counts *= share
         self._first *= share
         self.references *= share
+
+    def forget_keys(self) -> None:
+        """Take every key that comes from now on for new; what has been counted stays."""
+        self._stack.forget_from(0)
 
     def curve(self, *, adjusted: bool = True) -> MissRatioCurve:
         """The miss-ratio curve of all references so far, faded ones for as much as they count.

@@ -33,6 +33,7 @@ _SIZES = 2.0 ** np.arange(-8, 0.25, 0.25)  # of the bound, by which distances ar
 # References looked at together while watching, at least and most: a look takes some 100 us. With more of them, or three quarters
 # of the bound in place of half, a new pattern is noticed an interval or two later.
 _TOGETHER = 8_192, 16_384
+_SLEEPS_AFTER = 8.0  # times as many references without a miss as there are keys, all of which the cache holds then
 
 
 # Columns of an epoch: of those looked at first touches, then the others by distance, the last of which no cache of this memory
@@ -49,6 +50,9 @@ class Watch:
     for so long that the old pattern is out of the question, it searches anew, exactly. Distances that no cache in this memory
     could hold count as first touches: keys that come again after so long are as good as new.
 
+    Where all keys are known and none has missed for long, a smaller bound would gain nothing, and a larger one would show in
+    misses: it sleeps until the next one. What it knew of the keys' order is of no use then.
+
     Args:
         memory: entries that memory can hold.
         compiled: as in `reuse_distances`.
@@ -56,6 +60,7 @@ class Watch:
     Attributes:
         memory: as given.
         searches: how many have begun.
+        is_asleep: whether it looks at nothing until a key misses.
 
     Example:
         >>> import numpy as np
@@ -73,10 +78,12 @@ class Watch:
         self._provisional: float | None = None
         self._epochs = np.zeros((_EPOCHS, _LARGER + 3))  # a ring, filled backwards: behind each epoch is the one before
         self._newest = 0
-        self._waiting: list[U64] = []
-        self._references = self._unfaded = 0
+        # Copies in one place: arrays that are kept alive drive what the join works on out of the processor's cache.
+        self._waiting = np.empty(2 * _TOGETHER[1], np.uint64)
+        self._held = self._references = self._unfaded = self._without_miss = 0
         self._rate_of_distances = 1.0
-        self._together = _TOGETHER[0]
+        self._together, self._limit = _TOGETHER[0], memory
+        self.is_asleep = self._has_slept = False
         self._search(None)
 
     @property
@@ -105,61 +112,90 @@ class Watch:
     @property
     def rate(self) -> float:
         """The share of the keys that is looked at now: those whose hash is below this share of 2**64."""
-        return self._shards.rate
+        return 0.0 if self.is_asleep else self._shards.rate
 
-    def add(self, hashes: U64, references: int | None = None) -> bool:
+    def add(self, hashes: U64, references: int | None = None, *, missed: int = 1) -> bool:
         """Take the next references.
 
         Args:
             hashes: of their keys, 64 bits (`hash_keys`); those of keys that are not looked at (`rate`) may be left out.
             references: how many there were with those left out.
+            missed: how many of them the cache did not know.
 
         Returns:
-            Whether they have been looked at, with others that had waited for that.
+            Whether they have been looked at, with others that had waited for that, or it has gone to sleep, or been woken.
         """
         references = hashes.size if references is None else references
         if self._is_settled:
-            self._waiting.append(hashes)
-            self._references += references
+            return self._watch(hashes, references, missed)
+        _, distances = self._shards.add(hashes, references)
+        self._fade(references)
+        if self._pattern.add(distances, 1 / self._rate_of_distances) is not Phase.SEARCHING:
+            self._settle()
+        elif self._provisional is not None and self._pattern.state.references >= _COVERS * self._provisional:
+            self._provisional = 0.0  # a sample's guess; what has been seen since says more
+        self._rate_of_distances = self._shards.rate
+        return True
+
+    def _watch(self, hashes: U64, references: int, missed: int) -> bool:
+        if missed:
+            self._without_miss = 0
+            if self.is_asleep:
+                self._wake()
+                return True
+        elif self.is_asleep:
+            return False
+        else:
+            self._without_miss += references
+            if self._without_miss >= _SLEEPS_AFTER * self._limit and self.phase is Phase.CLOSED:
+                self.is_asleep = True
+                return True
+        self._references += references
+        begin, end = self._held, self._held + hashes.size
+        if end <= self._waiting.size:
+            self._waiting[begin:end] = hashes
+            self._held = end
             if self._references < self._together:
                 return False
-            hashes, references = np.concatenate(self._waiting), self._references
-            self._waiting.clear()
-            self._references = 0
-            distances = self._shards.add(hashes, references)[1]
-            self._fade(references)
-            self._look(distances, references)
+            hashes = self._waiting[:end]
         else:
-            _, distances = self._shards.add(hashes, references)
-            self._fade(references)
-            if self._pattern.add(distances, 1 / self._rate_of_distances) is not Phase.SEARCHING:
-                self._settle()
-            elif self._provisional is not None and self._pattern.state.references >= _COVERS * self._provisional:
-                self._provisional = 0.0  # a sample's guess; what has been seen since says more
+            hashes = np.concatenate([self._waiting[:begin], hashes])
+        references, self._references, self._held = self._references, 0, 0
+        distances = self._shards.add(hashes, references)[1]
+        self._fade(references)
+        self._look(distances, references)
         self._rate_of_distances = self._shards.rate
         return True
 
     def _fade(self, references: int) -> None:
         self._unfaded += references
-        if self._pattern.bound is None and self._unfaded >= _FADES * self.memory:
+        if self._unfaded >= _FADES * self.memory and self._pattern.bound is None:
             self._shards.fade(0.5)
             self._unfaded = 0
 
     def _search(self, provisional: float | None) -> None:
         self._provisional, self._is_settled = provisional, False
+        self.is_asleep = self._has_slept = False
+        self._without_miss = 0
         self._pattern = Pattern(self.memory)
         self._shards = Shards(keys=EXACT_KEYS, counted=False, compiled=self._compiled)
         self._rate_of_distances = 1.0
         self._unfaded = 0
         self._epochs[:] = 0
-        self._waiting.clear()
-        self._references = 0
+        self._held = self._references = 0
         self.searches += 1
+
+    def _wake(self) -> None:
+        self.is_asleep, self._has_slept = False, True
+        self._shards.forget_keys()
+        self._epochs[:] = 0
+        self._held = self._references = 0
 
     def _settle(self) -> None:
         """Go on with a sample; the keys in it are known already."""
         self._is_settled = True
-        limit, has_bound = self._limit(), self._pattern.bound is not None
+        limit, has_bound = self._pattern.bound or self.memory, self._pattern.bound is not None
+        self._limit = limit
         self._shards.lower(min(_RATES[0], _KEYS[0] / limit) if has_bound else min(_RATES[1], _KEYS[1] / limit))
         self._together = min(max(limit // 2, _TOGETHER[0]), _TOGETHER[1])
         self._noise = max(_NOISE, _SIGMAS * float(np.sqrt((1 - self._shards.rate) / (self._shards.rate * limit))))
@@ -167,13 +203,10 @@ class Watch:
         self._edges = np.concatenate([[-0.5], _SIZES * limit, [max(np.nextafter(self.memory, 0), limit)]])
         self._large = 1 + int(np.searchsorted(_SIZES, 1 - self._noise))
 
-    def _limit(self) -> int:
-        return self._pattern.bound or self.memory
-
     def _look(self, distances: F64, references: int) -> None:
-        limit = self._limit()
+        limit = self._limit
         counts = np.bincount(np.searchsorted(self._edges, distances), minlength=self._edges.size + 1)
-        if self._pattern.bound is not None and counts[_LARGER]:
+        if counts[_LARGER] and self._pattern.bound is not None:
             largest = float(distances[distances < self.memory].max())
             if largest >= limit * (1 + self._noise):
                 self._search(min(largest + 1, self.memory))
@@ -197,8 +230,9 @@ class Watch:
         """
         past = np.cumsum(np.add.reduceat(np.roll(self._epochs, -self._newest, axis=0), _PARTS, axis=0), axis=0)
         references, new, known = past[:, _PASSED], past[:, _NEW], np.cumsum(past[:, _KNOWN], axis=1)
-        is_free = self._pattern.bound is None  # then first touches are what a larger cache would not hit either
-        if is_free:
+        # First touches are what a larger cache would not hit either; or known keys, whose distance has been slept through.
+        is_free = self._pattern.bound is None
+        if is_free or self._has_slept:
             new = new + past[:, _FIRST]
         sizes, beyond = _SIZES * limit, known[:, -1:] - known[:, :-1]
         # Where an interval has just begun, hardly any key is known, and the few distances say nothing.
