@@ -9,13 +9,13 @@ index, where a lookup costs a scan whatever it asks, so that rows that can wait 
 from __future__ import annotations
 
 from math import comb
-from statistics import median
+from statistics import geometric_mean
 from typing import TYPE_CHECKING
 
 from srj.experiments import rate_figure as figure
 from srj.experiments import split_cell
 from srj.experiments.experiment import Experiment, Finding
-from srj.experiments.split_cell import SPLITS, SplitCell
+from srj.experiments.split_cell import AS_GOOD, SPLITS, SplitCell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from srj.experiments.experiment import Cell, Scale
     from srj.experiments.ledger import Record
+    from srj.experiments.split_cell import Split
 
 _MEMORY = (0.02, 0.04, 0.08, 0.16)
 _THESIS = {"lookups": "one at a time", "indexed": False}
 _SETTINGS = (_THESIS, {"lookups": "one at a time"}, {"lookups": "several"})
-_AS_GOOD = 0.97
 _BY_CHANCE = 0.1  # at most, that any of the divisions which are said to be better is no better
 
 
@@ -68,7 +68,7 @@ def plot(records: Sequence[Record], axes: Axes) -> None:
         if not there:
             continue
         for number, split in enumerate(SPLITS):
-            points = sorted((100 * _cell(one).memory, median(one.figures["throughput"][split])) for one in there)
+            points = sorted((100 * _cell(one).memory, geometric_mean(one.figures["throughput"][split])) for one in there)
             label = f"{split}, {setting}" if number == len(SPLITS) - 1 else None if are_named else split
             axes.plot(*zip(*points, strict=True), f"o{line}", color=f"C{number}", label=label)
         are_named = True
@@ -81,15 +81,16 @@ def plot(records: Sequence[Record], axes: Axes) -> None:
 
 def _never_worse(claim: str, records: Sequence[Record]) -> Finding:
     """Single ratios differ by far more than 3 %, so a division is better only where hardly any ratio says otherwise."""
-    ratios = list(_ratios(records, SPLITS[:-1]))
-    below = [(median(one), where) for one, where in ratios if median(one) < _AS_GOOD]
-    certain = [where for one, where in ratios if _chance([ratio < _AS_GOOD for ratio in one]) <= _BY_CHANCE / len(ratios)]
-    worst, at = min((median(one), where) for one, where in ratios)
+    found = list(_ratios(records, SPLITS[:-1]))
+    below = [(geometric_mean(one), where) for one, where in found if geometric_mean(one) < AS_GOOD]
+    certain = [where for one, where in found if _chance([ratio < AS_GOOD for ratio in one]) <= _BY_CHANCE / len(found)]
+    worst, at = min((geometric_mean(one), where) for one, where in found)
     together = (
-        f"{median([ratio for one, _ in _ratios(records, [split]) for ratio in one]):.2f} times {split}" for split in SPLITS[:-1]
+        f"{geometric_mean([ratio for one, _ in _ratios(records, [split]) for ratio in one]):.2f} times {split}"
+        for split in SPLITS[:-1]
     )
     why = (
-        f"of {len(ratios)} medians {len(below)} are below {_AS_GOOD}, the least {worst:.2f} times, {at}; for certain {len(certain)}"
+        f"of {len(found)} means {len(below)} are below {AS_GOOD}, the least {worst:.2f} times, {at}; for certain {len(certain)}"
         f"; all together {', '.join(together)}"
     )
     if below and not certain:
@@ -106,13 +107,13 @@ def _chance(signs: Sequence[bool]) -> float:
     return float(sum(comb(len(signs), noes) for noes in range(signs.count(False) + 1)) / 2 ** len(signs))
 
 
-def _gains(records: Sequence[Record], splits: Sequence[str]) -> Iterator[tuple[float, str]]:
-    """The median ratio of srj's throughput to each of these, and where it is."""
-    return ((median(ratios), where) for ratios, where in _ratios(records, splits))
+def _gains(records: Sequence[Record], splits: Sequence[Split]) -> Iterator[tuple[float, str]]:
+    """The mean ratio of srj's throughput to each of these, and where it is."""
+    return ((geometric_mean(one), where) for one, where in _ratios(records, splits))
 
 
-def _ratios(records: Sequence[Record], splits: Sequence[str]) -> Iterator[tuple[list[float], str]]:
-    """Those of each round, in which all are measured one after the other."""
+def _ratios(records: Sequence[Record], splits: Sequence[Split]) -> Iterator[tuple[list[float], str]]:
+    """Those of each round, in which all are measured in turns."""
     for record in records:
         throughput, cell = record.figures["throughput"], _cell(record)
         for split in splits:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from statistics import median
+from statistics import geometric_mean, median
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -35,24 +35,26 @@ Split = Literal["20 %", "50 %", "70 %", "unbounded", "auto"]
 SPLITS: tuple[Split, ...] = ("20 %", "50 %", "70 %", "unbounded", "auto")
 _UNBOUNDED = 15 / 16
 _EVENT = 256  # bytes of a row that waits, with its place among those in flight
-_WARM = 6  # intervals before anything is measured: the pattern is found in the second, and then the cache moves
-_INTERVALS = (2, 20)  # that one measurement takes, at least and at most
+_SHARE = 0.01  # of the relation, that an interval's keys are
+_WARM = 4  # intervals before anything is measured, and as many more as fill the cache: without evictions it would seem faster
+_TURNS = 5  # of each division, an interval each, that are a round
+AS_GOOD = 0.97  # times another division's throughput: what srj's shall have at least
 _FIGURES = {"entries": None, "queue_rows": None, "hit_ratio": 4, "missing_rows_a_lookup": 1}  # of a bench, and their digits
 
 
 @dataclass(frozen=True)
 class SplitCell:
-    """A memory, and how missing keys are asked; all divisions of that memory are measured in turns, each time opened anew.
+    """A memory, and how missing keys are asked; all divisions of that memory are open side by side and measured in turns.
 
-    Two equal joins that stay open side by side differ by up to a tenth throughout: in where their memory lies, and in their
-    server's processes. Where they are opened anew that difference is chance too, and averages out.
+    A turn of a tenth of a second differs from another by some 15 %, and nothing else does: where equal joins had 40 turns each,
+    what one opening said and another differed by no more than that explains.
 
     Attributes:
         memory: share of what a cache of the whole relation would take.
         lookups: ``"one at a time"`` as in the thesis; ``"several"`` as srj has them.
         indexed: whether the relation's key has an index.
         relation: keys. intervals: of the stream, each uniform over 1 % of the relation of its own. length: of the stream.
-        rounds: how often each division is opened and measured. seconds: that a measurement takes, about.
+        openings: how often all are opened anew. seconds: that each division is measured for, in each of them.
         seed: of the stream.
     """
 
@@ -62,8 +64,8 @@ class SplitCell:
     relation: int = 500_000
     intervals: int = 40
     length: int = 2_000_000
-    rounds: int = 9
-    seconds: float = 1.0
+    openings: int = 3
+    seconds: float = 7.0
     seed: int = 1
 
     @property
@@ -75,9 +77,9 @@ class SplitCell:
 def cells_of(scale: Scale, *points: Mapping[str, Any]) -> list[Cell]:
     """Cells for these points, with the sizes of the scale."""
     sizes: dict[Scale, dict[str, Any]] = {
-        "smoke": {"relation": 20_000, "length": 80_000, "rounds": 1, "seconds": 0.05},
+        "smoke": {"relation": 20_000, "length": 80_000, "openings": 1, "seconds": 0.05},
         "small": {},
-        "paper": {"relation": 5_000_000, "length": 20_000_000, "seconds": 20.0},
+        "paper": {"relation": 5_000_000, "length": 20_000_000, "seconds": 60.0},
     }
     return [asdict(SplitCell(**{**sizes[scale], **point})) for point in points]
 
@@ -86,7 +88,7 @@ def run(cell: Cell, url: str) -> Measurement:
     """Throughput of each division, in turns; every row that comes out is compared with a plain join."""
     one = SplitCell(**cell)
     keys = trace(
-        "moving interval", length=one.length, relation=one.relation, intervals=one.intervals, share=0.01, seed=one.seed
+        "moving interval", length=one.length, relation=one.relation, intervals=one.intervals, share=_SHARE, seed=one.seed
     ).keys()
     batch = Batch(in_flight=1) if one.lookups == "one at a time" else Batch()
 
@@ -104,7 +106,7 @@ def label(cell: Cell) -> str:
 
 def headline(figures: Mapping[str, Any]) -> str:
     """Its figures in a few words."""
-    return "rows/s: " + ", ".join(f"{split} {median(figures['throughput'][split]):,.0f}" for split in SPLITS)
+    return "rows/s: " + ", ".join(f"{split} {geometric_mean(figures['throughput'][split]):,.0f}" for split in SPLITS)
 
 
 class Bench:
@@ -202,29 +204,42 @@ def share_of(split: str) -> float:
 
 
 def _measured(cell: SplitCell, opened: Callable[[Split], closing[Bench]]) -> Measurement:
-    """In each round open each division, run on until the pattern has been found, and measure whole intervals."""
-    interval = cell.length // cell.intervals
+    """All divisions in turns, an interval each, once their caches are full; the rates are those of rounds of some turns."""
+    interval, keys = cell.length // cell.intervals, max(round(_SHARE * cell.relation), 1)
     found: dict[str, dict[Split, list[float]]] = {name: {split: [] for split in SPLITS} for name in ("throughput", *_FIGURES)}
-    checksums, memories = [], []
-    for number in range(cell.rounds):
-        # Each begins in its turn: a machine that slows down while a round goes on shall not always meet the same ones.
-        begin = number % len(SPLITS)
-        for split in SPLITS[begin:] + SPLITS[:begin]:
-            with opened(split) as bench:
-                bench.throughput((_WARM - _INTERVALS[0]) * interval)
-                wanted = cell.seconds * bench.throughput(_INTERVALS[0] * interval) / interval
-                intervals = round(min(max(wanted, _INTERVALS[0]), _INTERVALS[1]))
+    checksums, memory = [], 0
+    for _ in range(cell.openings):
+        with ExitStack() as stack:
+            benches = {split: stack.enter_context(opened(split)) for split in SPLITS}
+            for bench in benches.values():
+                bench.throughput((_WARM + -(-bench.entries // keys)) * interval)
                 bench.begin()
-                found["throughput"][split].append(round(bench.throughput(intervals * interval)))
+            spent = 0.0
+            while spent < cell.seconds * len(SPLITS):
+                seconds = _round(benches, interval)
+                spent += sum(seconds.values())
+                for split, of_split in seconds.items():
+                    found["throughput"][split].append(round(_TURNS * interval / of_split))
+            for split, bench in benches.items():
                 for name in _FIGURES:
                     found[name][split].append(getattr(bench, name))
                 checksums.append((bench.output, bench.plain_join))
-                memories.append(bench.memory)
+                memory = bench.memory
     outputs, plain_joins = zip(*checksums, strict=True)
-    figures: dict[str, Any] = {"throughput": found["throughput"], "memory": memories[0]}
+    figures: dict[str, Any] = {"throughput": found["throughput"], "memory": memory}
     for name, digits in _FIGURES.items():
         figures[name] = {split: round(median(each), digits) for split, each in found[name].items()}
     return Measurement(figures, added(outputs), added(plain_joins))
+
+
+def _round(benches: Mapping[Split, Bench], interval: int) -> dict[Split, float]:
+    """Some turns of each; the seconds that each took."""
+    seconds = dict.fromkeys(benches, 0.0)
+    for number in range(_TURNS):
+        # Each begins in its turn: a machine that slows down for a while shall not always meet the same ones.
+        for split in (*SPLITS[number:], *SPLITS[:number]):
+            seconds[split] += interval / benches[split].throughput(interval)
+    return seconds
 
 
 @lru_cache(maxsize=1)
