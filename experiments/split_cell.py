@@ -54,7 +54,7 @@ class SplitCell:
         lookups: ``"one at a time"`` as in the thesis; ``"several"`` as srj has them.
         indexed: whether the relation's key has an index.
         relation: keys. intervals: of the stream, each uniform over 1 % of the relation of its own. length: of the stream.
-        openings: how often all are opened anew. seconds: that each division is measured for, in each of them.
+        openings: how often all are opened anew. seconds: that a division is measured for on average, in each of them.
         seed: of the stream.
     """
 

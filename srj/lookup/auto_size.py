@@ -253,7 +253,7 @@ class AutoSize:
         return best if of_best < _BETTER * of_present else None
 
     def _with_slack(self, bound: int, phase: Phase) -> int:
-        """Entries for so many keys: ample where that takes no more than the cache began with, or where nothing waits."""
+        """Entries for so many keys: ample where that takes no more than the cache began with."""
         most = self._most
         if phase is Phase.CLOSED and bound * SLACK <= most:
             return min(int(_AMPLE_FOR_ALL * bound), most)

@@ -359,24 +359,27 @@ class Block:
 def reserve(nbytes: int) -> memoryview:
     """Private memory, all of it given by the system now, so that a cache can't fail later for want of it.
 
-    Where there are 2 MB of it or more it begins where a huge page can.
+    Where there are 2 MB of it or more it begins where a huge page of 2 MB can, on Linux.
     """
     free = free_memory()
     if free is not None and nbytes > free:
         # The system would promise it all the same, and end this process when it is used.
         raise RequestError(f"expected {nbytes:,} bytes of memory for the cache, got {free:,} that are free; give a smaller size")
     flags: Sequence[int] = (mmap.MAP_PRIVATE, mmap.MAP_ANONYMOUS) if hasattr(mmap, "MAP_PRIVATE") else ()
-    room = nbytes + _HUGE_PAGE if nbytes >= _HUGE_PAGE else nbytes
+    room = nbytes + _HUGE_PAGE if nbytes >= _HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE") else nbytes
     try:
         memory = mmap.mmap(-1, room, flags=flags[0] | flags[1]) if flags else mmap.mmap(-1, room)
     except (OSError, OverflowError, ValueError) as error:
         raise RequestError(f"expected {nbytes:,} bytes of memory for the cache, got {error}; give a smaller size") from error
     start = 0
-    if room > nbytes and hasattr(mmap, "MADV_HUGEPAGE"):
+    if room > nbytes:
         # Huge pages begin at such addresses; what lies before is never touched, so it takes no memory.
         start = -int(np.frombuffer(memory, np.uint8).ctypes.data) % _HUGE_PAGE
         with suppress(OSError):  # a kernel without huge pages: slower, not wrong
-            memory.madvise(mmap.MADV_HUGEPAGE, start, nbytes // _HUGE_PAGE * _HUGE_PAGE)
+            whole = nbytes // _HUGE_PAGE * _HUGE_PAGE
+            memory.madvise(mmap.MADV_HUGEPAGE, start, whole)
+            # The last one would be taken as a whole, where the system gives huge pages to all.
+            memory.madvise(mmap.MADV_NOHUGEPAGE, start + whole, room - start - whole)
     try:
         memory.madvise(POPULATE_WRITE, start, nbytes)
     except (AttributeError, OSError):  # a system without it: page by page, the same in four times the time

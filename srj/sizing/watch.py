@@ -33,7 +33,7 @@ _SIZES = 2.0 ** np.arange(-8, 0.25, 0.25)  # of the bound, by which distances ar
 # References looked at together while watching, at least and most: a look takes some 100 us. With more of them, or three quarters
 # of the bound in place of half, a new pattern is noticed an interval or two later.
 _TOGETHER = 8_192, 16_384
-_SLEEPS_AFTER = 8.0  # times as many references without a miss as there are keys, all of which the cache holds then
+_SLEEPS_AFTER = 8.0  # times as many references without a miss as the bound has entries
 
 
 # Columns of an epoch: of those looked at first touches, then the others by distance, the last of which no cache of this memory
@@ -120,7 +120,7 @@ class Watch:
         Args:
             hashes: of their keys, 64 bits (`hash_keys`); those of keys that are not looked at (`rate`) may be left out.
             references: how many there were with those left out.
-            missed: how many of them the cache did not know.
+            missed: how many of them the cache did not know; where that is unknown it must not sleep.
 
         Returns:
             Whether they have been looked at, with others that had waited for that, or it has gone to sleep, or been woken.
