@@ -83,7 +83,11 @@ def _never_worse(claim: str, records: Sequence[Record]) -> Finding:
     """Single ratios differ by far more than 3 %, so a division is better only where hardly any ratio says otherwise."""
     found = list(_ratios(records, SPLITS[:-1]))
     below = [(geometric_mean(one), where) for one, where in found if geometric_mean(one) < AS_GOOD]
-    certain = [where for one, where in found if _chance([ratio < AS_GOOD for ratio in one]) <= _BY_CHANCE / len(found)]
+    certain = [
+        where
+        for one, where in found
+        if geometric_mean(one) < AS_GOOD and _chance([ratio < AS_GOOD for ratio in one]) <= _BY_CHANCE / len(found)
+    ]
     worst, at = min((geometric_mean(one), where) for one, where in found)
     together = (
         f"{geometric_mean([ratio for one, _ in _ratios(records, [split]) for ratio in one]):.2f} times {split}"

@@ -151,7 +151,8 @@ class AutoSize:
             self._begin()
             assert self.watch is not None  # noqa: S101  for mypy
         self._references += references
-        if self.watch.add(hashes, references, missed=missed):
+        # Asleep too: a move may have had to wait, and others may not have heard that nothing is looked at.
+        if self.watch.add(hashes, references, missed=missed) or self.watch.is_asleep:
             if self._log is not None:
                 self._log.look_at(self.watch.rate)
             self._decide(self.watch)

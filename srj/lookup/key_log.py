@@ -30,6 +30,7 @@ _READER, _WRITTEN, _READ, _REFERENCES, _THRESHOLD, _MISSED = range(64, 70)
 _SEEN_AT, _WORKERS = 128, 256  # where the times stand at which workers wrote last, by their process numbers; how many
 _IS_WORKING = 10.0  # seconds since then
 _IS_AWAY = 60.0  # seconds since the reader wrote last: Spark ends workers that idle for so long
+_HARDLY_ANY = 1  # the threshold of a reader that looks at nothing; 0 stands for all
 _PATIENCE = 0.02  # seconds for the lock; what can't be written then is left out
 
 
@@ -88,6 +89,7 @@ class KeyLog:
                 # What was written before is a sample that was made for another reader.
                 header[_READER], self._is_reader = self._me, True
                 self._start(0)
+                header[_MISSED] = 0
             self._seen_at[self._me % _WORKERS] = now
             threshold = header[_THRESHOLD : _THRESHOLD + 1].view(np.uint64)[0]
             taken = (hashes[hashes < threshold] if threshold else hashes)[-_KEYS:]
@@ -106,7 +108,7 @@ class KeyLog:
 
     def look_at(self, rate: float) -> None:
         """Let only hashes below this share of all be written, next to none for 0; for the reader."""
-        threshold = 0 if rate >= 1 else max(int(rate * 2**64), 1)
+        threshold = 0 if rate >= 1 else max(int(rate * 2**64), _HARDLY_ANY)
         mine = self._header[_THRESHOLD : _THRESHOLD + 1].view(np.uint64)
         if int(mine[0]) != threshold:
             with self._lock.exclusive() as held:
@@ -118,13 +120,15 @@ class KeyLog:
         header = self._header
         reader, unread = int(header[_READER]), int(header[_WRITTEN] - header[_READ])
         is_away = now - self._seen_at[reader % _WORKERS] > _IS_AWAY
+        if header[_THRESHOLD] == _HARDLY_ANY and header[_MISSED]:  # it would look again, if it came
+            unread = int(header[_REFERENCES])
         return unread >= _KEYS // 2 or is_away or not _is_alive(reader)
 
     def _start(self, threshold: int) -> None:
         """From now on hashes below this are written, 0: all; those that were written otherwise are left out."""
         header = self._header
         header[_THRESHOLD : _THRESHOLD + 1].view(np.uint64)[0] = threshold
-        header[_READ], header[_REFERENCES], header[_MISSED] = header[_WRITTEN], 0, 0
+        header[_READ], header[_REFERENCES] = header[_WRITTEN], 0
 
     @property
     def workers(self) -> int:

@@ -148,7 +148,8 @@ class Shards:
         self.references *= share
 
     def forget_keys(self) -> None:
-        """Take every key that comes from now on for new; what has been counted stays."""
+        """Forget when keys came last. What has been counted stays; a first touch of each of those held is taken off beforehand."""
+        self._first -= self.held
         self._stack.forget_from(0)
 
     def curve(self, *, adjusted: bool = True) -> MissRatioCurve:

@@ -34,6 +34,7 @@ _SIZES = 2.0 ** np.arange(-8, 0.25, 0.25)  # of the bound, by which distances ar
 # of the bound in place of half, a new pattern is noticed an interval or two later.
 _TOGETHER = 8_192, 16_384
 _SLEEPS_AFTER = 8.0  # times as many references without a miss as the bound has entries
+_REFILLS = 2.0  # times as many references after a sleep, until most known keys have come again
 
 
 # Columns of an epoch: of those looked at first touches, then the others by distance, the last of which no cache of this memory
@@ -83,7 +84,7 @@ class Watch:
         self._held = self._references = self._unfaded = self._without_miss = 0
         self._rate_of_distances = 1.0
         self._together, self._limit = _TOGETHER[0], memory
-        self.is_asleep = self._has_slept = False
+        self.is_asleep, self._refilling = False, 0.0
         self._search(None)
 
     @property
@@ -175,7 +176,7 @@ class Watch:
 
     def _search(self, provisional: float | None) -> None:
         self._provisional, self._is_settled = provisional, False
-        self.is_asleep = self._has_slept = False
+        self.is_asleep, self._refilling = False, 0.0
         self._without_miss = 0
         self._pattern = Pattern(self.memory)
         self._shards = Shards(keys=EXACT_KEYS, counted=False, compiled=self._compiled)
@@ -186,7 +187,7 @@ class Watch:
         self.searches += 1
 
     def _wake(self) -> None:
-        self.is_asleep, self._has_slept = False, True
+        self.is_asleep, self._refilling = False, _REFILLS * self._limit
         self._shards.forget_keys()
         self._epochs[:] = 0
         self._held = self._references = 0
@@ -217,6 +218,9 @@ class Watch:
         newest = self._epochs[self._newest]
         newest[:_PASSED] += counts
         newest[_PASSED] += references
+        if self._refilling > 0:  # a first touch may be of a known key, after a distance that has been slept through
+            newest[_NEW] += counts[_FIRST]
+            self._refilling -= references
         of_each = counts.tolist()
         if sum(of_each[self._large : -1]) <= _OFTEN * sum(of_each[1:-1]):
             recent = self._smaller(limit)
@@ -230,9 +234,8 @@ class Watch:
         """
         past = np.cumsum(np.add.reduceat(np.roll(self._epochs, -self._newest, axis=0), _PARTS, axis=0), axis=0)
         references, new, known = past[:, _PASSED], past[:, _NEW], np.cumsum(past[:, _KNOWN], axis=1)
-        # First touches are what a larger cache would not hit either; or known keys, whose distance has been slept through.
-        is_free = self._pattern.bound is None
-        if is_free or self._has_slept:
+        is_free = self._pattern.bound is None  # then first touches are what a larger cache would not hit either
+        if is_free:
             new = new + past[:, _FIRST]
         sizes, beyond = _SIZES * limit, known[:, -1:] - known[:, :-1]
         # Where an interval has just begun, hardly any key is known, and the few distances say nothing.
