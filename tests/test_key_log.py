@@ -44,6 +44,32 @@ def test_one_process_reads_what_all_write_in_their_order(tmp_path: Path) -> None
     assert second is not None
     assert (second.hashes.tolist(), second.references, second.missed, second.is_new) == ([3, 4, 5, 6], 4, 3, False)
     assert log.workers == 2
+    third = log.exchange(hashes(7), 0)
+    assert third is not None
+    assert third.missed == 0
+
+
+def test_what_others_miss_while_the_rate_changes_is_told(tmp_path: Path) -> None:
+    reader, other = log_in(tmp_path), log_in(tmp_path)
+    other._me = -1  # as if in another process
+    assert reader.exchange(hashes(1), 0) is not None
+    assert other.exchange(hashes(2, 3), 2) is None
+    reader.look_at(0.0)
+    assert other.exchange(hashes(4), 1) is None
+    read = reader.exchange(hashes(5), 0)
+    assert read is not None
+    assert (read.hashes.tolist(), read.missed) == ([], 3)
+
+
+def test_a_reader_that_looks_at_nothing_is_replaced_where_others_miss_and_it_does_not_come(tmp_path: Path) -> None:
+    reader, other = log_in(tmp_path), log_in(tmp_path)
+    other._me = 1  # a process that lives
+    assert reader.exchange(hashes(1), 0) is not None
+    reader.look_at(0.0)
+    many = np.arange(_KEYS // 2, dtype=np.uint64) + 5
+    assert [other.exchange(many, 0), other.exchange(many, 0)] == [None, None]  # nothing missed: nothing to look at
+    assert other.exchange(many, 1) is None
+    assert other.exchange(hashes(2), 0) is not None
 
 
 def test_when_the_reader_has_ended_the_next_takes_its_place(tmp_path: Path) -> None:

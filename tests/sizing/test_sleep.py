@@ -74,6 +74,25 @@ def test_what_comes_after_is_followed_within_one_interval(before: str, keys: int
             assert watch.bound == pytest.approx(keys, rel=0.06), f"after {passed:,} references"
 
 
+def test_new_keys_that_hardly_repeat_are_noticed_soon_after_known_ones_have_come_again() -> None:
+    """Intervals of 15,000 keys, three references each: a third are first touches, as known keys' are just after a sleep."""
+    watch, cache = asleep("zipf 0")
+    for passed in watched(watch, 1_000_000 + intervals([45_000] * 8, [15_000] * 8, 2), cache):
+        if passed >= 4 * 45_000:
+            assert watch.searches >= 2, f"after {passed:,} references"
+            return
+
+
+def test_a_sleep_adds_no_first_touches_to_the_curve() -> None:
+    watch, cache = asleep("zipf 0")
+    before = float(watch.curve().at(KEYS))
+    for _ in range(3):
+        cache.clear()
+        for _ in watched(watch, CLOSED["zipf 0"], cache):
+            pass
+    assert float(watch.curve().at(KEYS)) <= before
+
+
 def test_a_larger_loop_is_followed_when_it_comes_round() -> None:
     """Half of its keys are those of before."""
     watch, cache = asleep("loop")
