@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from srj.errors import RequestError
+from srj.lookup import auto_size
 from srj.lookup.layout import Contents
 from srj.lookup.make_cache import check_cache
 from srj.lookup.metrics import METRICS, PHASES
@@ -124,8 +125,9 @@ def test_where_all_keys_fit_the_cache_has_room_for_all() -> None:
         engine.close()
 
 
-def test_while_no_key_misses_nothing_is_watched_and_then_the_cache_follows() -> None:
+def test_while_no_key_misses_nothing_is_watched_and_then_the_cache_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     """From a loop of 4,000 keys, all of which it holds, to intervals of 750."""
+    monkeypatch.setattr(auto_size, "_REST", 0.0)  # it decides as soon as it may
     engine = engine_for_keys(20_000, cache="auto", memory=2_000_000)
     try:
         joined(engine, np.arange(100_000) % 4_000)
@@ -139,6 +141,28 @@ def test_while_no_key_misses_nothing_is_watched_and_then_the_cache_follows() -> 
         assert not auto.watch.is_asleep
         assert auto.watch.bound == pytest.approx(750, rel=0.02)
         assert engine.cache_stats().capacity <= of_all / 1.5
+    finally:
+        engine.close()
+
+
+def test_a_cache_that_had_to_stay_large_is_made_smaller_while_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It grew for intervals of 6,000 keys, and has to stay for 32 times as many references; the watch sleeps long before."""
+    monkeypatch.setattr(auto_size, "_REST", 0.0)
+    monkeypatch.setattr(auto_size, "_REST_AFTER_MOVE", 0.0)
+    engine = engine_for_keys(40_000, cache="auto", memory=3_000_000)
+    try:
+        joined(engine, intervals([20_000] * 3, [1_000] * 3, 1))
+        joined(engine, 4_000 + intervals([60_000] * 3, [6_000] * 3, 2))
+        auto = engine._auto
+        assert auto is not None
+        grown, entries = auto._grown
+        assert entries >= 6_000
+        joined(engine, 30_000 + np.arange(60_000) % 1_000)
+        assert auto.watch is not None
+        assert auto.watch.is_asleep
+        assert engine.cache_stats().capacity >= 6_000
+        joined(engine, 30_000 + np.arange(grown + 33 * entries + 60_000 - auto._seen) % 1_000)
+        assert 1_000 <= engine.cache_stats().capacity <= 1_600
     finally:
         engine.close()
 

@@ -89,7 +89,6 @@ class KeyLog:
                 # What was written before is a sample that was made for another reader.
                 header[_READER], self._is_reader = self._me, True
                 self._start(0)
-                header[_MISSED] = 0
             self._seen_at[self._me % _WORKERS] = now
             threshold = header[_THRESHOLD : _THRESHOLD + 1].view(np.uint64)[0]
             taken = (hashes[hashes < threshold] if threshold else hashes)[-_KEYS:]
