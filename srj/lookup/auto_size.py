@@ -108,7 +108,7 @@ class AutoSize:
         self._moving: threading.Thread | None = None
         self._decided: tuple[Phase | None, int | None] = None, None
         self._resizes = 0
-        self._references, self._decided_at, self._seen = 0, 0, 0
+        self._references = self._looked_at = self._decided_at = self._seen = 0
         self._grown = 0, 0  # when the cache was last made larger, in keys seen, and to how many entries
         self._next = self._next_move = self._next_for_news = float("-inf")
         self._event, self._hits_wait, self._asked, self._batch = 0.0, False, 1.0, 0.0
@@ -151,8 +151,10 @@ class AutoSize:
             self._begin()
             assert self.watch is not None  # noqa: S101  for mypy
         self._references += references
-        # Asleep too: a move may have had to wait, and others may not have heard that nothing is looked at.
-        if self.watch.add(hashes, references, missed=missed) or self.watch.is_asleep:
+        looked = self.watch.add(hashes, references, missed=missed)
+        # Now and then while it sleeps: a move may have had to wait, and others may not have heard that nothing is looked at.
+        if looked or self._references - self._looked_at >= _FIRST_REFERENCES:
+            self._looked_at = self._references
             if self._log is not None:
                 self._log.look_at(self.watch.rate)
             self._decide(self.watch)
@@ -174,7 +176,7 @@ class AutoSize:
         # Beyond what fits: a bound within the memory is known for certain when half as many keys more have been seen.
         most = _FURTHER * self._memory * (1 - FLOOR) / self._per_entry
         self.watch = Watch(max(int(most / SLACK), 1), compiled=self._compiled)
-        self._references = self._decided_at = 0
+        self._references = self._looked_at = self._decided_at = 0
 
     def _measure(self) -> None:
         """Look at the cache as it is now, whoever has made it so, and at what its rows take."""
