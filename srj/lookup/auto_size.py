@@ -220,20 +220,23 @@ class AutoSize:
     def _wanted(self, watch: Watch) -> int | None:
         """The entries that the cache should have; None: as many as now."""
         self._measure()
-        bound = None if watch.bound is None else self._with_slack(watch.bound, watch.phase)
-        if bound is not None and bound <= self._most:
-            return self._by_bound(bound, is_known=watch.phase is not Phase.SEARCHING)
+        bound = watch.bound
+        if bound is not None and (wanted := self._with_slack(bound, watch.phase)) <= self._most:
+            if watch.phase is Phase.SEARCHING:
+                return self._by_search(wanted, bound)
+            return wanted if not self._entries / _TOO_LARGE <= wanted <= self._entries else None
         line = self._batching.model.line()
         if line is None or not self._event:
             return self._by_knee(watch.curve())
         return self._by_costs(watch.curve(), line)
 
-    def _by_bound(self, bound: int, *, is_known: bool) -> int | None:
+    def _by_search(self, wanted: int, seen: int) -> int | None:
+        """The search goes on, and has seen larger distances already: ahead of its end, so that the stream need not wait for it.
+
+        What holds these is not made a little larger each time that they rise.
+        """
         present = self._entries
-        if is_known:
-            return bound if not present / _TOO_LARGE <= bound <= present else None
-        # The search goes on, and what it has seen is larger already: ahead of its end, so that the stream need not wait for it.
-        return min(max(bound, int(_GROWTH * present)), self._most) if bound > present else None
+        return min(max(wanted, int(_GROWTH * present)), self._most) if SLACK * seen > present else None
 
     def _by_knee(self, curve: MissRatioCurve) -> int | None:
         present = self._entries
@@ -256,7 +259,7 @@ class AutoSize:
         return best if of_best < _BETTER * of_present else None
 
     def _with_slack(self, bound: int, phase: Phase) -> int:
-        """Entries for so many keys: ample where that takes no more than the cache began with."""
+        """Entries for so many keys: ample where that takes no more than the cache began with, 1.25 a key where all are known."""
         most = self._most
         if phase is Phase.CLOSED and bound * SLACK <= most:
             return min(int(_AMPLE_FOR_ALL * bound), most)

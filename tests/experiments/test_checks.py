@@ -160,14 +160,14 @@ def test_the_keys_of_ones_own_file_go_round_after_the_first_half(tmp_path: Path)
 
 
 def test_another_division_is_better_only_where_chance_is_no_reason() -> None:
-    """Nine ratios of which none says otherwise are no chance, one may be. What they are at most is a claim of its own."""
+    """Nine ratios of which none says otherwise are no chance, one may be; the mean has to say so too."""
 
     def found(*of_thesis: float) -> list[Finding]:
         """With these ratios to the share of 50 % in one cell, and 4 times the others everywhere else."""
 
         def figures(cell: Cell) -> dict[str, Any]:
             is_one = cell["memory"] == 0.04 and not cell["indexed"]
-            others = dict.fromkeys(SPLITS, [1000] * 9) | {"auto": [4000] * 9}
+            others = dict.fromkeys(SPLITS, [1000] * len(of_thesis)) | {"auto": [4000] * len(of_thesis)}
             return {"throughput": others | {"50 %": [round(4000 / ratio) for ratio in of_thesis]} if is_one else others}
 
         made = records("fig_5_4", figures)
@@ -184,3 +184,6 @@ def test_another_division_is_better_only_where_chance_is_no_reason() -> None:
     assert [one.verdict for one in chance] == ["open", "agrees", "agrees"]
     of_all = together.format("3.55")
     assert chance[0].why.endswith(f"of 48 means 1 are below 0.97, the least 0.95 times, {where}; for certain 0; {of_all}")
+    skewed = found(*[0.96] * 28, 1.5, 1.5)
+    assert skewed[0].verdict == "agrees"
+    assert "of 48 means 0 are below 0.97, the least 0.99 times" in skewed[0].why
