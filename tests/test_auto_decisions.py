@@ -46,7 +46,7 @@ def test_before_costs_are_known_the_cache_goes_to_the_knee_if_that_is_far(auto: 
 
 
 def test_while_a_search_goes_on_the_cache_grows_only_where_it_does_not_hold_what_was_seen(auto: AutoSize) -> None:
-    """By half at least, for how far it has to go is not known; where 1.5 entries a key are wanted and there are 1.48, nothing moves."""
+    """By half at least, for how far it has to go is not known; where 1.5 entries a key are wanted, 1.48 are enough."""
     present = auto._entries
     assert auto._by_search(int(1.5 * present / 1.48), int(present / 1.48)) is None
     assert auto._by_search(int(1.15 * present), present) == min(int(1.5 * present), auto._most)
