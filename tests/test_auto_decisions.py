@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from srj.lookup.cost import Line
 from srj.sizing import Costs, MissRatioCurve, best_size
 from tests.scripted import Scripted, scripted_engine
 
@@ -26,13 +25,18 @@ def auto() -> Iterator[AutoSize]:
     engine.close()
 
 
-def test_a_move_that_only_the_model_advises_has_to_save_five_percent(auto: AutoSize) -> None:
+def test_a_move_that_only_the_model_advises_has_to_save_five_percent_twice(auto: AutoSize) -> None:
     """Lookups that cost the same a key want all the cache: the more of what comes again it can hold, the more that saves."""
-    auto.waited(1_000, 100_000, hits_wait=False)
-    most, line = auto._most, Line(0.0, 1e-5)
-    falls_by = {share: MissRatioCurve(np.array([0.0, most / share]), np.array([1.0, 0.0]), 1e6) for share in (0.05, 0.9)}
-    assert auto._by_costs(falls_by[0.05], line) is None
-    assert auto._by_costs(falls_by[0.9], line) == pytest.approx(most, rel=0.01)
+    most, costs = auto._most, Costs(auto._per_entry, event=100, fixed=0.0, each=1e-5)
+    little, much = (MissRatioCurve(np.array([0.0, most / share]), np.array([1.0, 0.0]), 1e6) for share in (0.05, 0.9))
+    by_lookup = costs._replace(fixed=1.0, each=0.0, most_keys=1e9)  # room to wait is all
+    assert [auto._by_costs(little, costs) for _ in range(2)] == [None, None]
+    assert auto._by_costs(much, costs) is None
+    assert auto._by_costs(little, costs) is None  # not twice in turn
+    assert auto._by_costs(little, by_lookup) is None
+    assert auto._advised == -1
+    assert auto._by_costs(much, costs) is None  # the other way
+    assert auto._by_costs(much, costs) == pytest.approx(most, rel=0.01)
 
 
 def test_before_costs_are_known_the_cache_goes_to_the_knee_if_that_is_far(auto: AutoSize) -> None:
@@ -43,6 +47,17 @@ def test_before_costs_are_known_the_cache_goes_to_the_knee_if_that_is_far(auto: 
     assert auto._by_knee(bends_at(present / 4)) == pytest.approx(1.15 * present / 4, rel=0.01)
     for near in (0.85, 1.2):
         assert auto._by_knee(bends_at(near * present / 1.15)) is None
+
+
+def test_where_memory_is_tight_a_working_set_has_more_than_the_least_only_if_what_waits_can_spare_it(auto: AutoSize) -> None:
+    """By hand: 1.15 or 1.25 entries a key, of 70 % of what fits, the latter leaves the rows that wait three fifths of the room."""
+    bound = int(0.7 * auto._memory / auto._per_entry)
+    curve = MissRatioCurve(np.array([0.0, bound]), np.array([1.0, 0.1]), 1e6)
+    least, fair = int(1.15 * bound), int(1.25 * bound)
+    by_key, by_lookup = (Costs(auto._per_entry, 100, fixed, each, most_keys=1e9) for fixed, each in ((1e-4, 1e-5), (0.03, 1e-6)))
+    assert auto._hardly_dearer(fair, least, curve, by_key)
+    assert not auto._hardly_dearer(fair, least, curve, by_lookup)
+    assert not auto._hardly_dearer(fair, least, curve, None)
 
 
 def test_while_a_search_goes_on_the_cache_grows_only_where_it_does_not_hold_what_was_seen(auto: AutoSize) -> None:
@@ -74,3 +89,14 @@ def test_rows_that_wait_in_their_order_fill_lookups_more_slowly() -> None:
     # 1,000 rows wait: 1,000 misses where only these do, else 100.
     assert costs.seconds([0], curve, 100_000).tolist() == pytest.approx([0.1 * 0.01 / 1_000])
     assert costs._replace(hits_wait=True).seconds([0], curve, 100_000).tolist() == pytest.approx([0.1 * 0.01 / 100])
+
+
+def test_of_rows_that_come_together_those_wait_that_have_to_whatever_room_there_is() -> None:
+    """By hand: room for 100 rows, and batches of 1,000, of which a tenth misses; in their order all wait, and a tenth is asked."""
+    curve = MissRatioCurve(np.array([0.0, 100.0]), np.array([0.1, 0.1]), 1e6)
+    costs = Costs(entry=100, event=100, fixed=0.01, each=0.0, batch=1_000)
+    for hits_wait in (False, True):
+        of_room = costs._replace(hits_wait=hits_wait).seconds([0], curve, 10_000)
+        assert of_room.tolist() == pytest.approx([0.1 * 0.01 / 100])
+    # Room for 500 missing rows is more than the 100 of a batch.
+    assert costs.seconds([0], curve, 50_000).tolist() == pytest.approx([0.1 * 0.01 / 500])

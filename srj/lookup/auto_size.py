@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from srj.lookup.batching import Batching
-    from srj.lookup.cost import Line
     from srj.lookup.interface import CacheStats
     from srj.lookup.key_log import KeyLog
     from srj.lookup.layout import Contents, Geometry
@@ -43,7 +42,8 @@ _TOO_LARGE = 1.25  # times the entries wanted: it is made smaller
 _GROWTH = 1.5  # at least, where it is not known yet how far
 _FURTHER = 2.0  # times the entries that fit: so many keys are looked at before the search is given up
 _AMPLE = 1.5  # entries for each of a working set, where there is room
-_AMPLE_FOR_ALL = 1.25  # where all keys are known: the tighter, the nearer to the processor
+_FAIR = 1.25  # where lookups hardly cost more for it; where all keys are known: the tighter, the nearer to the processor
+_HARDLY = 1.02  # times the seconds a row
 _ENOUGH = 500  # entries that tell how long values are: of so many the mean is right within 5 % where they spread as far as it
 _MARGIN = 1.3  # times that mean is made room for, as later ones may be longer
 _ROOMY = 1.5  # times that, where there is room: the fuller the memory of values, the more of them are moved for a new one
@@ -109,6 +109,7 @@ class AutoSize:
         self._decided: tuple[Phase | None, int | None] = None, None
         self._resizes = 0
         self._references = self._looked_at = self._decided_at = self._seen = 0
+        self._advised = 0  # by the model, at the last decision: 1 a larger cache, -1 a smaller one, 0 this one
         self._grown = 0, 0  # when the cache was last made larger, in keys seen, and to how many entries
         self._next = self._next_move = self._next_for_news = float("-inf")
         self._event, self._hits_wait, self._asked, self._batch = 0.0, False, 1.0, 0.0
@@ -221,14 +222,12 @@ class AutoSize:
         """The entries that the cache should have; None: as many as now."""
         self._measure()
         bound = watch.bound
-        if bound is not None and (wanted := self._with_slack(bound, watch.phase)) <= self._most:
+        if bound is not None and (wanted := self._with_slack(bound, watch)) <= self._most:
             if watch.phase is Phase.SEARCHING:
                 return self._by_search(wanted, bound)
             return wanted if not self._entries / _TOO_LARGE <= wanted <= self._entries else None
-        line = self._batching.model.line()
-        if line is None or not self._event:
-            return self._by_knee(watch.curve())
-        return self._by_costs(watch.curve(), line)
+        costs = self._costs
+        return self._by_knee(watch.curve()) if costs is None else self._by_costs(watch.curve(), costs)
 
     def _by_search(self, wanted: int, seen: int) -> int | None:
         """The search goes on, and has seen larger distances already: ahead of its end, so that the stream need not wait for it.
@@ -243,8 +242,20 @@ class AutoSize:
         knee = min(int(curve.knee(int(self._most / SLACK)) * SLACK), self._most)
         return knee if knee and not present / _TOO_LARGE <= knee <= present * _TOO_LARGE else None
 
-    def _by_costs(self, curve: MissRatioCurve, line: Line) -> int | None:
-        costs = Costs(
+    def _by_costs(self, curve: MissRatioCurve, costs: Costs) -> int | None:
+        """What the model advises twice: a lookup's cost is known within tens of percent, and many sizes cost nearly the same."""
+        best, present = best_size(curve, self._memory, costs), self._entries
+        of_best, of_present = costs.seconds([best, present], curve.stretched(SLACK), self._memory)
+        before, self._advised = self._advised, (best > present) - (best < present) if of_best < _BETTER * of_present else 0
+        return best if self._advised and self._advised == before else None
+
+    @property
+    def _costs(self) -> Costs | None:
+        """None: not known yet."""
+        line = self._batching.model.line()
+        if line is None or not self._event:
+            return None
+        return Costs(
             self._per_entry,
             self._event,
             *line,
@@ -254,16 +265,22 @@ class AutoSize:
             batch=self._batch,
             hits_wait=self._hits_wait,
         )
-        best = best_size(curve, self._memory, costs)
-        of_best, of_present = costs.seconds([best, self._entries], curve.stretched(SLACK), self._memory)
-        return best if of_best < _BETTER * of_present else None
 
-    def _with_slack(self, bound: int, phase: Phase) -> int:
-        """Entries for so many keys: ample where that takes no more than the cache began with, 1.25 a key where all are known."""
-        most = self._most
-        if phase is Phase.CLOSED and bound * SLACK <= most:
-            return min(int(_AMPLE_FOR_ALL * bound), most)
-        return int(bound * (_AMPLE if self._is_ample(_AMPLE * bound) else SLACK)) + 1
+    def _with_slack(self, bound: int, watch: Watch) -> int:
+        """Entries for so many keys: more than the least where what waits can spare them."""
+        least, fair, ample = (int(slack * bound) + 1 for slack in (SLACK, _FAIR, _AMPLE))
+        if watch.phase is Phase.CLOSED and least <= self._most:
+            return min(fair, self._most)
+        if self._is_ample(ample):
+            return ample
+        return fair if fair <= self._most and self._hardly_dearer(fair, least, watch.curve(), self._costs) else least
+
+    def _hardly_dearer(self, entries: int, less: int, curve: MissRatioCurve, costs: Costs | None) -> bool:
+        """Whether rows that wait can spare the room: lookups with fewer keys cost hardly more a row."""
+        if costs is None:
+            return False
+        of_more, of_less = costs.seconds([entries, less], curve.stretched(SLACK), self._memory)
+        return bool(of_more <= _HARDLY * of_less)
 
     @property
     def _most(self) -> int:

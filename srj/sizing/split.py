@@ -33,7 +33,7 @@ class Costs(NamedTuple):
         in_flight: lookups at a time.
         most_keys: in a lookup.
         asked: keys that are asked for each row that misses: below 1, for rows of one key ask once.
-        batch: rows that come at a time, and wait together whatever room there is.
+        batch: rows that come at a time; those of them that wait do so whatever room there is.
         hits_wait: whether rows wait whose key is known: they do where rows leave in their order.
     """
 
@@ -58,11 +58,10 @@ class Costs(NamedTuple):
         [1e-05, 1e-05, 1e-05]
         """
         entries = np.asarray(entries, np.float64)
-        misses = curve.at(entries) * self.asked
-        rows = np.maximum((memory - entries * self.entry) / self.event, self.batch)
-        waiting = rows * (misses if self.hits_wait else self.asked)
-        keys = np.clip(waiting / self.in_flight, 1.0, self.most_keys)
-        return np.asarray(misses * (self.fixed / keys + self.each) / self.in_flight)
+        misses, room = curve.at(entries), (memory - entries * self.entry) / self.event
+        missing = misses * np.maximum(room, self.batch) if self.hits_wait else np.maximum(room, misses * self.batch)
+        keys = np.clip(missing * self.asked / self.in_flight, 1.0, self.most_keys)
+        return np.asarray(misses * self.asked * (self.fixed / keys + self.each) / self.in_flight)
 
 
 def best_size(curve: MissRatioCurve, memory: float, costs: Costs) -> int:
