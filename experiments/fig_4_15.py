@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from srj.experiments.ledger import Record
 
 # The thesis ends at 50; beyond it is seen whether the rate really falls.
-_SIZES = {"smoke": (2, 30), "small": (2, 5, 10, 20, 30, 50, 100, 300, 1000, 3000)}
+_SIZES = {"smoke": (2, 30), "small": (2, 5, 10, 20, 30, 50, 100, 300, 1000, 3000, 10_000, 30_000)}
 
 
 def cells(scale: Scale) -> list[Cell]:

@@ -7,13 +7,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from srj.sizing import Costs, MissRatioCurve, best_size
+from srj.lookup.auto_size import AutoSize
+from srj.sizing import Costs, MissRatioCurve, Phase, Watch, best_size
 from tests.scripted import Scripted, scripted_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from srj.lookup.auto_size import AutoSize
+
+class Watched(Watch):
+    """A watch that stands where it is told to."""
+
+    phase, bound = None, None  # type: ignore[assignment]  # given
+
+    def __init__(self, phase: Phase, bound: int | None, curve: MissRatioCurve, noise: float = 0.02) -> None:
+        self.phase, self.bound, self.noise, self._curve = phase, bound, noise, curve  # type: ignore[misc,assignment]
+
+    def curve(self) -> MissRatioCurve:
+        """As given."""
+        return self._curve
 
 
 @pytest.fixture
@@ -30,13 +42,71 @@ def test_a_move_that_only_the_model_advises_has_to_save_five_percent_twice(auto:
     most, costs = auto._most, Costs(auto._per_entry, event=100, fixed=0.0, each=1e-5)
     little, much = (MissRatioCurve(np.array([0.0, most / share]), np.array([1.0, 0.0]), 1e6) for share in (0.05, 0.9))
     by_lookup = costs._replace(fixed=1.0, each=0.0, most_keys=1e9)  # room to wait is all
-    assert [auto._by_costs(little, costs) for _ in range(2)] == [None, None]
-    assert auto._by_costs(much, costs) is None
-    assert auto._by_costs(little, costs) is None  # not twice in turn
-    assert auto._by_costs(little, by_lookup) is None
+
+    def advised(curve: MissRatioCurve, costs: Costs) -> int | None:
+        return auto._by_costs(curve, costs, auto._advised)
+
+    assert [advised(little, costs) for _ in range(2)] == [None, None]
+    assert advised(much, costs) is None
+    assert advised(little, costs) is None  # not twice in turn
+    assert advised(little, by_lookup) is None
     assert auto._advised == -1
-    assert auto._by_costs(much, costs) is None  # the other way
-    assert auto._by_costs(much, costs) == pytest.approx(most, rel=0.01)
+    assert advised(much, costs) is None  # the other way
+    assert advised(much, costs) == pytest.approx(most, rel=0.01)
+
+
+def test_what_the_model_advised_counts_at_the_next_decision_only(auto: AutoSize, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour in which a bound decides makes old advice worthless."""
+    costs = Costs(auto._per_entry, event=100, fixed=0.0, each=1e-5)
+    much = MissRatioCurve(np.array([0.0, auto._most / 0.9]), np.array([1.0, 0.0]), 1e6)
+    monkeypatch.setattr(AutoSize, "_costs", property(lambda _: costs))
+    watch = Watched(Phase.FULL, None, much)
+    assert auto._wanted(watch) is None
+    assert auto._wanted(Watched(Phase.CLOSED, int(auto._entries / 1.3), much)) is None
+    assert auto._wanted(watch) is None
+    assert auto._wanted(watch) is not None
+
+
+@pytest.mark.parametrize(("fixed", "each", "slack"), [(0.0, 1e-5, 1.25), (0.03, 1e-6, 1.15)])
+def test_the_slack_of_a_tight_cache(
+    auto: AutoSize, monkeypatch: pytest.MonkeyPatch, fixed: float, each: float, slack: float
+) -> None:
+    """1.25 entries a key where lookups cost by the key; the least where they cost the same whatever they ask."""
+    bound = int(0.7 * auto._memory / auto._per_entry)
+    curve = MissRatioCurve(np.array([0.0, bound]), np.array([1.0, 0.1]), 1e6)
+    costs = Costs(auto._per_entry, 100, fixed, each, most_keys=1e9)
+    monkeypatch.setattr(AutoSize, "_costs", property(lambda _: costs))
+    assert auto._with_slack(bound, Watched(Phase.MATCHED, bound, curve)) == pytest.approx(slack * bound, abs=2)
+
+
+def test_room_for_what_is_too_small_a_change_to_be_seen(auto: AutoSize) -> None:
+    """Of 100 keys a quarter is watched, so that two thirds more pass for chance; where memory is ample they find room."""
+    curve = MissRatioCurve(np.array([0.0, 100.0]), np.array([1.0, 0.0]), 1e6)
+    for phase in (Phase.CLOSED, Phase.MATCHED):
+        assert auto._with_slack(100, Watched(phase, 100, curve, noise=0.69)) == pytest.approx(1.15 * 169, abs=2)
+    assert auto._with_slack(100, Watched(Phase.CLOSED, 100, curve)) == pytest.approx(125, abs=2)
+    assert auto._with_slack(100, Watched(Phase.MATCHED, 100, curve)) == pytest.approx(150, abs=2)
+
+
+def test_a_search_that_began_with_a_wrong_notion_of_what_fits_hears_the_right_one(auto: AutoSize) -> None:
+    """It goes on; what gave up for want of memory that is there begins anew, and what has a bound needs none."""
+    right = auto._watched
+    for thought, told in ((int(1.2 * right), int(1.2 * right)), (2 * right, right), (right // 2, right)):
+        watch = auto.watch = Watch(thought)
+        auto._references, auto._measured_at = 50_000, 0
+        auto._correct(watch)
+        assert auto.watch is watch
+        assert (watch.memory, watch._pattern.memory) == (told, told)
+        watch.hold(3 * right)
+        auto._correct(watch)
+        assert watch.memory == 3 * right, "not measured again so soon"
+    full = auto.watch = Watch(right // 2)
+    full.add(np.arange(right, dtype=np.uint64) << np.uint64(32))
+    assert full.phase is Phase.FULL
+    auto._references, auto._measured_at = 50_000, 0
+    auto._correct(full)
+    assert auto.watch is not full
+    assert auto.watch.memory == right
 
 
 def test_before_costs_are_known_the_cache_goes_to_the_knee_if_that_is_far(auto: AutoSize) -> None:

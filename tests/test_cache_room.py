@@ -136,6 +136,13 @@ def test_reserved_statistics_cost_microseconds_at_any_size() -> None:
     assert np.median(spent) < 50e-6
 
 
+@pytest.mark.parametrize(("unique", "rows_per_key", "keys"), [(True, 1.0, 5_000), (False, 1.0, 5_000), (False, 10.0, 504)])
+def test_a_size_in_rows_has_room_for_their_keys(unique: bool, rows_per_key: float, keys: int) -> None:
+    """The rows that are spared where nothing promises one row a key are none of them."""
+    contents = Contents.of(INT, NAME, unique=unique, rows_per_key=rows_per_key)
+    assert contents.fit(None, 5_000).ways == keys
+
+
 def test_whether_a_size_is_enough_is_found_without_reserving_it() -> None:
     """The driver asks; the sizes and the refusals are those of the cache itself."""
     made = make_cache(size_bytes=1_000_000, size_rows=None).geometry

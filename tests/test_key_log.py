@@ -49,6 +49,14 @@ def test_one_process_reads_what_all_write_in_their_order(tmp_path: Path) -> None
     assert third.missed == 0
 
 
+def test_a_log_that_could_not_be_left_is_read_by_the_process_s_next(tmp_path: Path) -> None:
+    left, now = log_in(tmp_path), log_in(tmp_path)
+    assert left.exchange(hashes(1), 0) is not None
+    read = now.exchange(hashes(2), 0)
+    assert read is not None
+    assert (read.hashes.tolist(), read.is_new) == ([2], True)
+
+
 def test_what_others_miss_while_the_rate_changes_is_told(tmp_path: Path) -> None:
     reader, other = log_in(tmp_path), log_in(tmp_path)
     other._me = -1  # as if in another process

@@ -34,7 +34,7 @@ _REST_FOR_NEWS = 2.0  # a move to a new bound, which is certain and rare
 _REST_AFTER_FAILURE = 10.0  # seconds: for want of memory, which others may give back
 _PARTS = 8  # of the memory of values, as it is divided: each has to hold the heaviest entry
 _FIRST_REFERENCES = 50_000  # from one decision by the curve to the next
-_ROUNDS = 4  # times what memory holds
+_ROUNDS = 7  # times what memory holds
 # Times the entries that it was made larger for: so many keys are seen before it is made smaller again. Three intervals of ten
 # references a key: what comes again after a pause of two finds its rows.
 _STAYS = 32
@@ -42,12 +42,13 @@ _TOO_LARGE = 1.25  # times the entries wanted: it is made smaller
 _GROWTH = 1.5  # at least, where it is not known yet how far
 _FURTHER = 2.0  # times the entries that fit: so many keys are looked at before the search is given up
 _AMPLE = 1.5  # entries for each of a working set, where there is room
-_FAIR = 1.25  # where lookups hardly cost more for it; where all keys are known: the tighter, the nearer to the processor
+_SLACK_IF_CHEAP = 1.25  # where lookups hardly cost more for it; where all keys are known: the tighter, the nearer to the processor
 _HARDLY = 1.02  # times the seconds a row
 _ENOUGH = 500  # entries that tell how long values are: of so many the mean is right within 5 % where they spread as far as it
 _MARGIN = 1.3  # times that mean is made room for, as later ones may be longer
 _ROOMY = 1.5  # times that, where there is room: the fuller the memory of values, the more of them are moved for a new one
 _MANY_SETS = 10_000  # by which the bytes of an entry are told
+_NOTION = 1.25  # times the keys that fit: a notion so wrong is put right
 _NEARLY = 1.1  # times the room: what takes more is no matter of rounding
 _BETTER = 0.95  # of the seconds a row, for a move that only the model advises
 
@@ -108,11 +109,12 @@ class AutoSize:
         self._moving: threading.Thread | None = None
         self._decided: tuple[Phase | None, int | None] = None, None
         self._resizes = 0
-        self._references = self._looked_at = self._decided_at = self._seen = 0
-        self._advised = 0  # by the model, at the last decision: 1 a larger cache, -1 a smaller one, 0 this one
+        self._references = self._looked_at = self._decided_at = self._measured_at = self._seen = 0
+        self._advised = 0  # by the model, if it was asked at the last decision: 1 a larger cache, -1 a smaller one
         self._grown = 0, 0  # when the cache was last made larger, in keys seen, and to how many entries
         self._next = self._next_move = self._next_for_news = float("-inf")
         self._event, self._hits_wait, self._asked, self._batch = 0.0, False, 1.0, 0.0
+        self._work = self._elsewhere = 0.0
 
     @property
     def waiting_bytes(self) -> int:
@@ -125,9 +127,17 @@ class AutoSize:
         if rows:
             self._event, self._hits_wait = nbytes / rows, hits_wait
 
-    def asked(self, share: float) -> None:
-        """Keys that are asked for each row that misses."""
-        self._asked += (share - self._asked) / 16
+    def asked(self, keys: int, rows: int, seconds: float, elsewhere: float) -> None:
+        """What a batch that missed asks, and what that takes.
+
+        Args:
+            keys: asked. rows: that missed.
+            seconds: of the processor, for asking and for storing what has come.
+            elsewhere: of the processor, in the batch thread so far.
+        """
+        self._asked += (keys / rows - self._asked) / 16
+        work, self._elsewhere = (seconds + elsewhere - self._elsewhere) / keys, elsewhere
+        self._work += (work - self._work) / 16
 
     def see(self, hashes: U64, missed: int) -> None:
         """Take the keys of a batch that was looked up.
@@ -138,17 +148,19 @@ class AutoSize:
         """
         references = hashes.size
         self._batch += (references - self._batch) / 16
-        self._seen += references
         if self._log is not None:
             read = self._log.exchange(hashes, missed)
             if read is None:
                 self.watch = None  # another process reads
-                self._measure()
+                self._bytes = self._cache.stats().bytes_reserved
                 return
             if read.is_new:
                 self.watch = None
             hashes, references, missed = read.hashes, read.references, read.missed
-        if self.watch is None:
+        self._seen += references
+        if self.watch is not None:
+            self._correct(self.watch)
+        else:
             self._begin()
             assert self.watch is not None  # noqa: S101  for mypy
         self._references += references
@@ -174,10 +186,8 @@ class AutoSize:
             self._log.close()
 
     def _begin(self) -> None:
-        # Beyond what fits: a bound within the memory is known for certain when half as many keys more have been seen.
-        most = _FURTHER * self._memory * (1 - FLOOR) / self._per_entry
-        self.watch = Watch(max(int(most / SLACK), 1), compiled=self._compiled)
-        self._references = self._looked_at = self._decided_at = 0
+        self.watch = Watch(self._watched, compiled=self._compiled)
+        self._references = self._looked_at = self._decided_at = self._measured_at = 0
 
     def _measure(self) -> None:
         """Look at the cache as it is now, whoever has made it so, and at what its rows take."""
@@ -188,7 +198,8 @@ class AutoSize:
             outside, paged = stats.outside / stats.entries, stats.pages_used / stats.entries
         else:
             # What was answered says it too: a cache that is too small for such rows keeps none, and would stay so.
-            outside, paged = self._row_bytes(), stats.pages_used / stats.entries if stats.pages_used else 0.0
+            outside = max(self._row_bytes() - self._contents.inline_bytes, 0.0)
+            paged = stats.pages_used / stats.entries if stats.pages_used else 0.0
         self._outside, self._heaviest = _MARGIN * outside, stats.heaviest
         self._paged = _MARGIN * paged if paged else None
         if outside and stats.outside_room:
@@ -202,7 +213,7 @@ class AutoSize:
         now, news = time.monotonic(), (watch.phase, watch.bound)
         is_news = news != self._decided and watch.bound is not None and now >= self._next_for_news
         # A search that goes on says little before its keys have come round several times.
-        is_late = watch.phase is not Phase.SEARCHING or self._references >= _ROUNDS * watch.memory
+        is_late = watch.phase is not Phase.SEARCHING or self._references >= _ROUNDS * self._most
         is_due = is_late and self._references - self._decided_at >= _FIRST_REFERENCES and now >= self._next_move
         if not (is_news or is_due) or now < self._next or self._is_moving:
             return
@@ -215,6 +226,25 @@ class AutoSize:
             self._move(wanted)
 
     @property
+    def _watched(self) -> int:
+        """Keys beyond what fits: a bound within the memory is known for certain when half as many keys more have been seen."""
+        return max(int(_FURTHER * self._most / SLACK), 1)
+
+    def _correct(self, watch: Watch) -> None:
+        """Tell it how many keys fit, where that is another number than it began with: rows had not been seen then."""
+        if watch.bound is not None and watch.phase is not Phase.SEARCHING:
+            return
+        if self._references - self._measured_at < _FIRST_REFERENCES:
+            return
+        self._measured_at = self._references
+        self._measure()
+        if not watch.memory / _NOTION <= self._watched <= watch.memory * _NOTION:
+            if watch.phase is Phase.SEARCHING:
+                watch.hold(self._watched)
+            else:
+                self._begin()
+
+    @property
     def _is_moving(self) -> bool:
         return self._moving is not None and self._moving.is_alive()
 
@@ -222,12 +252,13 @@ class AutoSize:
         """The entries that the cache should have; None: as many as now."""
         self._measure()
         bound = watch.bound
+        advised, self._advised = self._advised, 0
         if bound is not None and (wanted := self._with_slack(bound, watch)) <= self._most:
             if watch.phase is Phase.SEARCHING:
                 return self._by_search(wanted, bound)
             return wanted if not self._entries / _TOO_LARGE <= wanted <= self._entries else None
         costs = self._costs
-        return self._by_knee(watch.curve()) if costs is None else self._by_costs(watch.curve(), costs)
+        return self._by_knee(watch.curve()) if costs is None else self._by_costs(watch.curve(), costs, advised)
 
     def _by_search(self, wanted: int, seen: int) -> int | None:
         """The search goes on, and has seen larger distances already: ahead of its end, so that the stream need not wait for it.
@@ -242,11 +273,11 @@ class AutoSize:
         knee = min(int(curve.knee(int(self._most / SLACK)) * SLACK), self._most)
         return knee if knee and not present / _TOO_LARGE <= knee <= present * _TOO_LARGE else None
 
-    def _by_costs(self, curve: MissRatioCurve, costs: Costs) -> int | None:
+    def _by_costs(self, curve: MissRatioCurve, costs: Costs, before: int) -> int | None:
         """What the model advises twice: a lookup's cost is known within tens of percent, and many sizes cost nearly the same."""
         best, present = best_size(curve, self._memory, costs), self._entries
         of_best, of_present = costs.seconds([best, present], curve.stretched(SLACK), self._memory)
-        before, self._advised = self._advised, (best > present) - (best < present) if of_best < _BETTER * of_present else 0
+        self._advised = (best > present) - (best < present) if of_best < _BETTER * of_present else 0
         return best if self._advised and self._advised == before else None
 
     @property
@@ -264,15 +295,18 @@ class AutoSize:
             asked=self._asked,
             batch=self._batch,
             hits_wait=self._hits_wait,
+            work=self._work,
         )
 
     def _with_slack(self, bound: int, watch: Watch) -> int:
         """Entries for so many keys: more than the least where what waits can spare them."""
-        least, fair, ample = (int(slack * bound) + 1 for slack in (SLACK, _FAIR, _AMPLE))
+        least, fair, ample = (int(slack * bound) + 1 for slack in (SLACK, _SLACK_IF_CHEAP, _AMPLE))
+        # What is too small a change to be seen shall find room all the same: with few keys it may be two thirds.
+        unseen = int(SLACK * (1 + watch.noise) * bound) + 1
         if watch.phase is Phase.CLOSED and least <= self._most:
-            return min(fair, self._most)
+            return max(fair, unseen) if self._is_ample(unseen) else min(fair, self._most)
         if self._is_ample(ample):
-            return ample
+            return max(ample, unseen) if self._is_ample(unseen) else ample
         return fair if fair <= self._most and self._hardly_dearer(fair, least, watch.curve(), self._costs) else least
 
     def _hardly_dearer(self, entries: int, less: int, curve: MissRatioCurve, costs: Costs | None) -> bool:
@@ -303,8 +337,7 @@ class AutoSize:
             geometry = self._contents.geometry(sets, outside, heaviest, self._paged)
         if nbytes > room:
             return  # rows so large that even a few take more
-        if nbytes > self._bytes:
-            self._grown = self._seen, entries
+        grows, seen = nbytes > self._bytes, self._seen
 
         def run() -> None:
             begin, done = time.monotonic(), False
@@ -319,6 +352,8 @@ class AutoSize:
                 self._measure()
                 if done:
                     self._resizes += 1
+                    if grows:
+                        self._grown = seen, entries
                     self._on_resize()
 
         self._moving = threading.Thread(target=run, name="srj-resize", daemon=True)

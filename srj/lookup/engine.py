@@ -133,7 +133,9 @@ class Engine:
         """Probe the cache, and ask for what it does not know."""
         with self._lock:
             self._refuse_closed()
+            begun = time.thread_time()
             self._store()
+            stored = time.thread_time()
             found = self._cache.lookup(keys, self.clock())
             missed = (~found.hit).nonzero()[0]
             if self._auto is not None:
@@ -141,10 +143,12 @@ class Engine:
                 self._auto.see(keys.encoded.hashes, missed.size)
             if not len(missed):
                 return Admitted(found, missed, [], missed, missed)
+            probed = time.thread_time()
             distinct, inverse = (keys if len(missed) == len(keys) else keys.take(missed)).distinct()
-            if self._auto is not None:
-                self._auto.asked(len(distinct) / len(missed))
             flights, flight_of, position_in = self._fetcher.request(distinct, arrivals)
+            if self._auto is not None:
+                here = stored - begun + time.thread_time() - probed
+                self._auto.asked(len(distinct), missed.size, here, self._fetcher.worked)
             return Admitted(found, missed, flights, flight_of[inverse], position_in[inverse])
 
     @property

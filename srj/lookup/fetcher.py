@@ -104,6 +104,7 @@ class Fetcher:
         self._flying = 0
         self._is_closing = False
         self._asking = 0  # flights whose lookup is under way
+        self.worked = 0.0  # seconds of the processor in the batch thread, up to the last landing
         self._thread = threading.Thread(target=self._run, name="srj-fetcher", daemon=True)
         self._thread.start()
 
@@ -266,6 +267,7 @@ class Fetcher:
             flight.fail(error)
         # First this: whoever hears of it can store it, and does so at the end of a task, after which nobody may come for long.
         self._landed.append(flight)
+        self.worked = time.thread_time()
         flight.announce()
         self._after_landing()
 

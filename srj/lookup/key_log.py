@@ -82,7 +82,7 @@ class KeyLog:
             if not held:  # these keys are left out
                 return Read(hashes[:0], 0, 0, is_new=False) if self._is_reader else None
             header, now = self._header, time.monotonic()
-            is_new = header[_READER] != self._me
+            is_new = header[_READER] != self._me or not self._is_reader
             if is_new and not self._is_unread(now):
                 is_new = self._is_reader = False
             elif is_new:
@@ -121,7 +121,8 @@ class KeyLog:
         is_away = now - self._seen_at[reader % _WORKERS] > _IS_AWAY
         if header[_THRESHOLD] == _HARDLY_ANY and header[_MISSED]:  # it would look again, if it came
             unread = int(header[_REFERENCES])
-        return unread >= _KEYS // 2 or is_away or not _is_alive(reader)
+        # A log of this process that could not be left in time names it still, or a dead one of the same number.
+        return unread >= _KEYS // 2 or is_away or reader == self._me or not _is_alive(reader)
 
     def _start(self, threshold: int) -> None:
         """From now on hashes below this are written, 0: all; those that were written otherwise are left out."""

@@ -48,6 +48,7 @@ _LEAST_SEGMENT_BYTES = 320
 _GOOD_SEGMENT_BYTES, _FEW_SEGMENTS = 8192, 8
 _LARGEST_SEGMENT_BYTES = 2**30  # a view's offset is a signed 32-bit number
 _NUMBER_BYTES = 4  # beside each value in the heap stands the number of its view
+_OFFSET_BYTES = 4  # of a value of varying length in Arrow's own form
 HEAP_FILL = 0.75  # share of the heap that live values may take, so that reclaiming a segment gains something
 _SPARE_ROWS = 0.25  # further rows a key to reserve where the estimate says one row a key but does not promise it
 
@@ -193,6 +194,17 @@ class Contents:
             return 0.0
         return max(self.rows_per_key - 1, _SPARE_ROWS)
 
+    @property
+    def rows_of_a_key(self) -> float:
+        """As a size in rows counts them, without spare ones."""
+        return 1.0 if self.unique else max(self.rows_per_key, 1.0)
+
+    @property
+    def inline_bytes(self) -> float:
+        """Of what Arrow needs for a key's rows, those of the columns themselves, without what stands in the heap."""
+        row = sum(_OFFSET_BYTES if is_varying(type_) else byte_width(type_) for type_ in self.columns.types)
+        return row * self.rows_of_a_key
+
     def arrays(self, geometry: Geometry) -> Iterator[Array]:
         """Every array of a cache of these sizes, in the order of the block."""
         sets, ways, rows = geometry.sets, geometry.ways, geometry.rows
@@ -296,7 +308,7 @@ class Contents:
             raise RequestError(
                 f"expected at least {least:,} bytes for a cache of this table's rows, got {size_bytes:,}; give a larger size"
             )
-        sets = None if size_rows is None else max(2, ceil(size_rows / (1 + self._further_rows) / WAYS))
+        sets = None if size_rows is None else max(2, ceil(size_rows / self.rows_of_a_key / WAYS))
         if size_bytes is None:
             return replace(self, widths=tuple(min(width, _WIDEST_ROW) for width in self.widths)).geometry(sets or 2)
         low, high = 2, max(2, size_bytes // (WAYS * 8))

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from srj.lookup.map_file import MapFile
     from srj.lookup.spec import LookupSpec
 
-# Estimated bytes of a key of varying length, to divide the cache's memory by.
-_KEY_WIDTH = 16
+KEY_WIDTH = 16
+"""Estimated bytes of a key of varying length, to divide the cache's memory by."""
 # Times the room that this worker would give: the others have about as much, so one of them made a map that is a little larger.
 _TOLERANCE = 1.25
 # What cache="auto" gives to the cache of its memory before anything is known: a fair split with what waits.
@@ -54,7 +54,7 @@ class CacheMaker:
         self._of_what: dict[str, Any] = {
             "unique": description.unique or spec.question.exists_only,
             "rows_per_key": description.rows_per_key,
-            "widths": [_KEY_WIDTH] * len(description.key) + [column.width for column in description.columns],
+            "widths": [KEY_WIDTH] * len(description.key) + [column.width for column in description.columns],
             "policy": cache.chosen,  # a part of it, for each way keeps the rule's fields
         }
         self._lives: dict[str, float | None] = {"ttl": settings.ttl, "missing_ttl": settings.missing_ttl}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _INCREMENT = np.uint64(0x9E3779B97F4A7C15)
+_LONG = 64  # characters; NumPy would give as many as the longest text has to each of them
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 
 
@@ -78,7 +80,14 @@ def hash_keys(keys: npt.NDArray[Any]) -> U64:
     distinct, codes = factorised(array)
     if pa.types.is_integer(distinct.type):
         return hash_keys(distinct.to_numpy(zero_copy_only=False))[codes]
-    return _hash_texts(distinct.to_pylist())[codes]
+    texts = distinct.to_pylist()
+    long = [number for number, text in enumerate(texts) if len(text) > _LONG]
+    digests = [blake2b(texts[number].encode(), digest_size=8).digest() for number in long]
+    for number in long:
+        texts[number] = ""
+    hashes = _hash_texts(texts)
+    hashes[long] = np.frombuffer(b"".join(digests), "<u8")
+    return hashes[codes]
 
 
 def _hash_texts(texts: list[str]) -> U64:

@@ -46,7 +46,7 @@ class State:
         max_srd: largest finite distance so far, -1 for none.
         stack_size: distinct keys so far.
         stack_at_rise: `stack_size` when `max_srd` last rose.
-        repeats: references since then whose key was known.
+        repeats: references since then whose key was known; as of all keys, where they are sampled.
         quiet: references since either rose.
         references: all so far.
     """
@@ -112,11 +112,10 @@ class Pattern:
         largest = np.maximum.accumulate(np.maximum(distances, state.max_srd))
         rises = largest > np.append(state.max_srd, largest[:-1])
         at_rise = np.maximum.accumulate(np.where(rises, stack, state.stack_at_rise))
-        repeats = _since(~new, rises, state.repeats)
+        repeats = weight * _since(~new, rises, state.repeats / weight)
         quiet = weight * _since(np.ones(new.size, np.bool_), rises | new, state.quiet / weight)
-        matched = (
-            (largest >= 0) & (stack >= (1 + self.growth) * at_rise) & (repeats >= np.maximum(self.repeats, _REPEATS * largest))
-        )
+        are_enough = repeats >= np.maximum(self.repeats * weight, _REPEATS * largest)
+        matched = (largest >= 0) & (stack >= (1 + self.growth) * at_rise) & are_enough
         closed = (largest >= 0) & (quiet >= self.quiet * stack)
         full = stack >= self.memory
         stops = np.flatnonzero(matched | closed | full)

@@ -98,11 +98,6 @@ class Shards:
         empty = self._seen.size - np.count_nonzero(self._seen)
         return float(self._seen.size * np.log(self._seen.size / empty)) if empty else self.held / self.rate
 
-    @property
-    def threshold(self) -> int:
-        """Keys with hashes below it are taken; 2**64 - 1 while all are, which leaves out one in 2**64."""
-        return min(self._threshold, _ALL - 1)
-
     def add(self, hashes: U64, references: int | None = None) -> tuple[I64, F64]:
         """Take the next references.
 

@@ -35,6 +35,7 @@ class Costs(NamedTuple):
         asked: keys that are asked for each row that misses: below 1, for rows of one key ask once.
         batch: rows that come at a time; those of them that wait do so whatever room there is.
         hits_wait: whether rows wait whose key is known: they do where rows leave in their order.
+        work: seconds of the worker's processor for each key that is asked.
     """
 
     entry: float
@@ -46,9 +47,10 @@ class Costs(NamedTuple):
     asked: float = 1.0
     batch: float = 0.0
     hits_wait: bool = False
+    work: float = 0.0
 
     def seconds(self, entries: npt.ArrayLike, curve: MissRatioCurve, memory: float) -> F64:
-        """Seconds of the database for each row of the stream, with caches of these sizes in so many bytes of memory.
+        """Seconds for each row of the stream, of database and worker, with caches of these sizes in so many bytes of memory.
 
         >>> from srj.sizing import MissRatioCurve
         >>> import numpy as np
@@ -61,11 +63,11 @@ class Costs(NamedTuple):
         misses, room = curve.at(entries), (memory - entries * self.entry) / self.event
         missing = misses * np.maximum(room, self.batch) if self.hits_wait else np.maximum(room, misses * self.batch)
         keys = np.clip(missing * self.asked / self.in_flight, 1.0, self.most_keys)
-        return np.asarray(misses * self.asked * (self.fixed / keys + self.each) / self.in_flight)
+        return np.asarray(misses * self.asked * ((self.fixed / keys + self.each) / self.in_flight + self.work))
 
 
 def best_size(curve: MissRatioCurve, memory: float, costs: Costs) -> int:
-    """The entries with which a row costs the database least; the smallest of those that are as good within 1 %.
+    """The entries with which a row costs least; the smallest of those that are as good within 1 %.
 
     Args:
         curve: of the stream.

@@ -62,6 +62,7 @@ class Watch:
         memory: as given.
         searches: how many have begun.
         is_asleep: whether it looks at nothing until a key misses.
+        noise: of the bound: a change by no more than this share is not seen.
 
     Example:
         >>> import numpy as np
@@ -75,7 +76,7 @@ class Watch:
 
     def __init__(self, memory: int, *, compiled: bool | None = None) -> None:
         self.memory, self._compiled = memory, compiled
-        self.searches = 0
+        self.searches, self.noise = 0, _NOISE
         self._provisional: float | None = None
         self._epochs = np.zeros((_EPOCHS, _LARGER + 3))  # a ring, filled backwards: behind each epoch is the one before
         self._newest = 0
@@ -114,6 +115,10 @@ class Watch:
     def rate(self) -> float:
         """The share of the keys that is looked at now: those whose hash is below this share of 2**64."""
         return 0.0 if self.is_asleep else self._shards.rate
+
+    def hold(self, memory: int) -> None:
+        """Memory can hold so many entries, as has come out; while it searches."""
+        self.memory = self._pattern.memory = memory
 
     def add(self, hashes: U64, references: int | None = None, *, missed: int = 1) -> bool:
         """Take the next references.
@@ -199,17 +204,17 @@ class Watch:
         self._limit = limit
         self._shards.lower(min(_RATES[0], _KEYS[0] / limit) if has_bound else min(_RATES[1], _KEYS[1] / limit))
         self._together = min(max(limit // 2, _TOGETHER[0]), _TOGETHER[1])
-        self._noise = max(_NOISE, _SIGMAS * float(np.sqrt((1 - self._shards.rate) / (self._shards.rate * limit))))
+        self.noise = max(_NOISE, _SIGMAS * float(np.sqrt((1 - self._shards.rate) / (self._shards.rate * limit))))
         # Below the first edge are first touches, which have -1; above the last, keys that are as good as new.
         self._edges = np.concatenate([[-0.5], _SIZES * limit, [max(np.nextafter(self.memory, 0), limit)]])
-        self._large = 1 + int(np.searchsorted(_SIZES, 1 - self._noise))
+        self._large = 1 + int(np.searchsorted(_SIZES, 1 - self.noise))
 
     def _look(self, distances: F64, references: int) -> None:
         limit = self._limit
         counts = np.bincount(np.searchsorted(self._edges, distances), minlength=self._edges.size + 1)
         if counts[_LARGER] and self._pattern.bound is not None:
             largest = float(distances[distances < self.memory].max())
-            if largest >= limit * (1 + self._noise):
+            if largest >= limit * (1 + self.noise):
                 self._search(min(largest + 1, self.memory))
                 return
         if self._epochs[self._newest, _PASSED] >= limit / _PER_LIMIT:
@@ -239,11 +244,11 @@ class Watch:
             new = new + past[:, _FIRST]
         sizes, beyond = _SIZES * limit, known[:, -1:] - known[:, :-1]
         # Where an interval has just begun, hardly any key is known, and the few distances say nothing.
-        fits = (beyond <= _RARE * known[:, -1:]) & (references[:, None] >= _COVERS * sizes) & (sizes < limit * (1 - self._noise))
+        fits = (beyond <= _RARE * known[:, -1:]) & (references[:, None] >= _COVERS * sizes) & (sizes < limit * (1 - self.noise))
         least = None
         for window in np.flatnonzero(fits.any(axis=1) & (known[:, -1] >= _MISSED)):
             size = np.argmax(fits[window])
-            expected = self._shards.beyond(sizes[size] * (1 + self._noise), first=is_free) * references[window] * self._shards.rate
+            expected = self._shards.beyond(sizes[size] * (1 + self.noise), first=is_free) * references[window] * self._shards.rate
             if expected - beyond[window, size] - new[window] >= max(_MISSED, _SIGMAS * float(np.sqrt(expected))):
                 least = float(sizes[size]) if least is None else min(least, float(sizes[size]))
         return least

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from srj.sizing.split import SLACK
 from srj.tuning.simulating import MiniSimulation, Race, Trial, in_full, usable
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from srj.tuning.keys import KeySequence
     from srj.tuning.prices import Prices
 
-SLACK = 1.15
-"""Times the working set that a cache of sets of eight ways needs to hold it (docs/policies.md)."""
 _MORE_SLACK = (SLACK, 1.5, 2.0)  # tried in turn: where hits are many, few overfull sets make many of the misses
 LEAST_ROWS = 16
 _AS_GOOD = 0.005  # of the misses: a smaller cache that misses so little more is as good

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, isinf
+from math import ceil, inf, isinf
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,8 +20,7 @@ ROW_BYTES = 100
 """What a row is taken to need in the cache where nobody says: a key and a few short columns."""
 MISS_COST = 0.001
 """Seconds for a missed key where nobody says; a guess, which only matters where memory has a price too."""
-_ROWS = 100_000  # of a cache by which the bytes of a row are measured
-_KEY_WIDTH = 16
+_KEYS = 100_000  # of a cache by which the bytes of a key's rows are measured
 GB = 1e9
 
 
@@ -31,7 +30,8 @@ class Prices:
 
     Attributes:
         miss_cost: seconds that the database works for a missed key.
-        row_bytes: of a row in the cache, with its key and what the cache adds.
+        row_bytes: of a key's rows in the cache, with the key and what the cache adds.
+        rows_per_key: of the table: a cache's size in rows counts rows, a trace keys.
         memory: most memory (``"512 MB"``, ``"100_000 rows"``, bytes as an int); None: no limit.
         memory_cost: what a gigabyte of cache has to save during the trace to be worth it, in seconds of the database's work; 0:
             memory is free up to its limit.
@@ -51,6 +51,7 @@ class Prices:
     memory: str | int | None = None
     memory_cost: float = 0.0
     batch_size: int | None = None
+    rows_per_key: float = 1.0
     origin: str = f"{MISS_COST * 1e3:g} ms a missed key and {ROW_BYTES} bytes a row are assumed"
 
     def __post_init__(self) -> None:
@@ -67,11 +68,11 @@ class Prices:
 
     @property
     def most_rows(self) -> float:
-        """Rows that the memory holds; infinite without a limit."""
+        """Keys that the memory holds, with their rows; infinite without a limit."""
         if self.memory is None:
             return inf
         amount, unit = parse_size(self.memory)
-        return max(amount if unit == "rows" else int(amount / self.row_bytes), 1)
+        return max(int(amount / (self.rows_per_key if unit == "rows" else self.row_bytes)), 1)
 
     def bytes_of(self, rows: float) -> float:
         """Memory for so many rows."""
@@ -111,14 +112,15 @@ def priced(
     """
     batch, parts = None, []
     cost = MISS_COST if miss_cost is None else miss_cost
-    width = ROW_BYTES if row_bytes is None else row_bytes
+    width, rows_per_key = ROW_BYTES if row_bytes is None else row_bytes, 1.0
     if table is not None:
         measured, batch = _measured_cost(table, key, timeout, progress)
         if miss_cost is None and measured is not None:
             cost = measured
             parts.append(f"{cost * 1e6:,.0f} µs a missed key measured at the table")
+        needed, rows_per_key = _measured_bytes(table, key, timeout)
         if row_bytes is None:
-            width = _measured_bytes(table, key, timeout)
+            width = needed
             parts.append(f"{width:,.0f} bytes a row by the table's columns")
     if miss_cost is not None:
         parts.append(f"{cost * 1e6:,.0f} µs a missed key as given")
@@ -129,7 +131,13 @@ def priced(
     elif table is None:
         parts.append(f"{width:,.0f} bytes a row assumed")
     return Prices(
-        miss_cost=cost, row_bytes=width, memory=memory, memory_cost=memory_cost, batch_size=batch, origin="; ".join(parts)
+        miss_cost=cost,
+        row_bytes=width,
+        memory=memory,
+        memory_cost=memory_cost,
+        batch_size=batch,
+        rows_per_key=rows_per_key,
+        origin="; ".join(parts),
     )
 
 
@@ -147,15 +155,16 @@ def _measured_cost(
     return line.milliseconds / line.batch_size / 1e3 + line.microseconds_per_key / 1e6, line.batch_size
 
 
-def _measured_bytes(table: Table, key: Sequence[str], timeout: float) -> float:
-    """Of a row in the columnar cache, by the types and mean widths that the database tells."""
+def _measured_bytes(table: Table, key: Sequence[str], timeout: float) -> tuple[float, float]:
+    """Of a key's rows in the columnar cache, by the types and mean widths that the database tells; and how many these are."""
     from srj.databases.base import Question  # noqa: PLC0415  only where a table is given
     from srj.lookup.describe import describe  # noqa: PLC0415
     from srj.lookup.layout import Contents  # noqa: PLC0415
+    from srj.lookup.make_cache import KEY_WIDTH  # noqa: PLC0415
 
     description = describe(Question(table.url, table.name, tuple(key), table.columns, table.where), timeout)
     columns = pa.schema([(column.name, column.stored) for column in description.columns])
-    widths = [_KEY_WIDTH] * len(description.key) + [column.width for column in description.columns]
+    widths = [KEY_WIDTH] * len(description.key) + [column.width for column in description.columns]
     contents = Contents.of(
         [column.type for column in description.key],
         columns,
@@ -163,4 +172,4 @@ def _measured_bytes(table: Table, key: Sequence[str], timeout: float) -> float:
         rows_per_key=description.rows_per_key,
         widths=widths,
     )
-    return contents.nbytes(None, _ROWS) / _ROWS
+    return contents.nbytes(None, ceil(_KEYS * contents.rows_of_a_key)) / _KEYS, contents.rows_of_a_key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,8 +77,15 @@ def _of_file(path: Path, key: Sequence[str]) -> Pieces:
         raise RequestError(
             f"expected a trace that ends with {' or '.join(_KINDS)}, or a table as URL#table, got {path.name!r}; convert it"
         )
-    try:
+    with _readable(path, kind):
         yield from _of_parquet(path, key) if kind == ".parquet" else _of_csv(path, key)
+
+
+@contextmanager
+def _readable(path: Path, kind: str) -> Iterator[None]:
+    """Errors that name what can't be read, in one sentence."""
+    try:
+        yield
     except RequestError:  # a ValueError as well
         raise
     except OSError as error:
@@ -91,10 +99,12 @@ def _of_file(path: Path, key: Sequence[str]) -> Pieces:
 
 
 def _of_parquet(path: Path, key: Sequence[str]) -> Pieces:
-    paths = _files_of(path) if path.is_dir() else [path]
-    total, done = sum(pq.read_metadata(one).num_rows for one in paths), 0
+    paths, total, done = _files_of(path) if path.is_dir() else [path], 0, 0
     for one in paths:
-        with pq.ParquetFile(one) as file:
+        with _readable(one, ".parquet"):
+            total += pq.read_metadata(one).num_rows
+    for one in paths:
+        with _readable(one, ".parquet"), pq.ParquetFile(one) as file:
             _check(file.schema_arrow.names, key, one)
             for batch in file.iter_batches(_BATCH, columns=list(key)):
                 done += batch.num_rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ def size(tuning: Tuning) -> str:
         memory = f"{memory} b"
     if memory is not None and parse_size(memory)[1] == "bytes" and best.rows >= tuning.prices.most_rows:
         return memory
-    return f"{best.rows:_} rows"
+    return f"{ceil(best.rows * tuning.prices.rows_per_key):_} rows"
 
 
 def toml(tuning: Tuning) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy as np
 from srj.cache_policies import names
 from srj.options import Batch, Cache
 from srj.quantities import parse_duration
-from srj.tuning.pick import SLACK, pick
+from srj.sizing.split import SLACK
+from srj.tuning.pick import pick
 from srj.tuning.prices import Prices
 from srj.tuning.simulating import MiniSimulation, lru_curve, usable
 
@@ -232,8 +234,11 @@ def _ttl(update_period: str | float | None) -> tuple[str, str]:
     seconds = parse_duration("update_period", update_period)
     if seconds is None:
         return "forever", "the table's data is never renewed, so no row grows old"
-    text = f"{seconds:g} s"
-    return text, f"the data is renewed every {update_period}, so a row that is served is at most one renewal behind"
+    text = f"{Decimal(repr(seconds)):f}"  # what `parse_duration` reads has no exponent
+    return (
+        f"{text.removesuffix('.0')} s",
+        f"the data is renewed every {update_period}, so a row that is served is at most one renewal behind",
+    )
 
 
 def _batch(prices: Prices) -> tuple[str | tuple[int, int], str]:

@@ -68,3 +68,13 @@ def test_a_number_has_one_hash_whatever_its_width_and_batch() -> None:
     assert np.array_equal(hash_keys(numbers), hash_keys(numbers.astype(np.uint8)))
     texts = numbers.astype(str)
     assert np.array_equal(hash_keys(texts)[50:], hash_keys(np.append(texts[50:], "a much longer one"))[:-1])
+
+
+def test_a_long_text_takes_no_more_memory_of_the_others() -> None:
+    """All of NumPy's texts are as long as the longest: 20,000 of 10 MB would be 800 GB. Its hash is that of any batch."""
+    short = [f"page/{number}" for number in range(20_000)]
+    long = ["x" * 10_000_000, "é" * 65, "y" * 65]
+    together = hash_keys(np.array(long + short, object))
+    assert np.unique(together).size == 20_003
+    assert together[3:].tolist() == hash_keys(np.array(short)).tolist()
+    assert together[1:3].tolist() == hash_keys(np.array(long[1:])).tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from srj.sizing import Phase, Watch, hash_keys, reuse_distances
+from srj.sizing import Pattern, Phase, Watch, hash_keys, reuse_distances
 from tests.sizing.traces import intervals, zipf
 
 BATCH = 5_000
@@ -29,6 +29,21 @@ def test_on_moving_intervals_the_bound_is_found_in_the_second() -> None:
         if start + BATCH >= 100_000:
             assert watch.bound == pytest.approx(true, rel=0.02)
     assert watch.searches == 1
+
+
+def test_of_sampled_keys_each_counts_for_as_many_as_it_stands_for() -> None:
+    """The second interval is enough, as it is where all keys are looked at."""
+    keys = intervals([50_000] * 4, [5_000] * 4, 1)
+    distances = reuse_distances(keys)
+    exact, sampled = Pattern(50_000), Pattern(5_000_000)
+    for part in np.array_split(distances, 40):
+        exact.add(part)
+        sampled.add(np.where(part < 0, -1.0, 100.0 * part), 100.0)
+    assert exact.state.phase is sampled.state.phase is Phase.MATCHED
+    assert exact.state.references <= 100_000
+    assert sampled.state.references == 100 * exact.state.references
+    assert exact.bound is not None
+    assert sampled.bound == 100 * (exact.bound - 1) + 1
 
 
 @pytest.mark.parametrize("skew", [0, 0.6, 1])

@@ -137,6 +137,9 @@ def test_a_folder_of_parquet_files_is_read_as_spark_would_stream_it(tmp_path: Pa
     assert np.array_equal(keys.hashes[keys.codes], in_order.hashes[in_order.codes])
     assert told[-1] == 1.0
     (tmp_path / "empty").mkdir()
+    (folder / "zz.parquet").write_bytes(b"PAR1, cut off")
+    with pytest.raises(RequestError, match=r"^expected parquet in '[^\n]*/orders/zz\.parquet', got [^\n]*$"):
+        read_trace(folder, ["id"])
     with pytest.raises(RequestError, match=r"^expected a folder with \.parquet files, got none in [^\n]*$"):
         read_trace(tmp_path / "empty", ["id"])
 

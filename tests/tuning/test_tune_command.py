@@ -9,13 +9,17 @@ import socket
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from srj import tuning
 from srj.cli import app
 from srj.options import Cache, parse_options
+from srj.tuning import KeySequence, Prices
+from srj.tuning.report import size
 from tests.sizing.traces import zipf
 
 if TYPE_CHECKING:
@@ -65,6 +69,23 @@ def test_all_that_it_writes(trace: Path, tmp_path: Path) -> None:
     assert base64.b64decode(sources[0].removeprefix("data:image/png;base64,"), validate=True).startswith(PNG)
     assert 'policy = "' in page.replace("&quot;", '"')
     assert "<th>cost in s</th>" in page
+
+
+@pytest.mark.parametrize(
+    ("period", "seconds"), [("12 d", 1_036_800.0), ("30 d", 2_592_000.0), ("50 us", 5e-5), ("1234567.25 s", 1_234_567.25)]
+)
+def test_config_takes_any_period_that_tune_takes(trace: Path, tmp_path: Path, period: str, seconds: float) -> None:
+    """A number with an exponent, as 1.0368e+06, is none that it reads."""
+    tune(trace, "-k", "id", "--quick", "--update-period", period, "-o", tmp_path / "srj.toml")
+    assert parse_options({"config": tmp_path / "srj.toml"}).lookup.ttl == pytest.approx(seconds, rel=1e-12)
+
+
+def test_a_size_in_rows_is_of_as_many_as_the_keys_have() -> None:
+    """A trace counts keys; three rows each, of 1,000 keys at most."""
+    keys = KeySequence.from_chunks([[pa.array(np.arange(20_000) % 800)]])
+    found = tuning.tune(keys, Prices(memory="3_000 rows", rows_per_key=3.0))
+    assert found.best.rows <= 1_000
+    assert size(found) == f"{3 * found.best.rows:_} rows"
 
 
 def test_a_plot_may_be_svg(trace: Path, tmp_path: Path) -> None:
