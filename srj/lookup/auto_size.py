@@ -50,7 +50,7 @@ _ROOMY = 1.5  # times that, where there is room: the fuller the memory of values
 _MANY_SETS = 10_000  # by which the bytes of an entry are told
 _NOTION = 1.25  # times the keys that fit: a notion so wrong is put right
 _NEARLY = 1.1  # times the room: what takes more is no matter of rounding
-_BETTER = 0.95  # of the seconds a row, for a move that only the model advises
+_BETTER = 0.9  # of the seconds a row, for a move that only the model advises: it is right within a tenth
 
 
 class Resizable(Protocol):
@@ -73,7 +73,7 @@ class AutoSize:
     """Watches the keys, and moves memory between the cache and what waits.
 
     The cache begins with half. Once the pattern query has found the size beyond which more buys nothing, the cache gets that, with
-    the slack of a columnar cache. Where there is no such size within the memory, the model of `srj.sizing.split` is asked, or,
+    slack. Where there is no such size within the memory, the model of `srj.sizing.split` is asked, or,
     before the cost of a lookup is known, the curve's knee. A move is made only where it is worth it, and takes its time in a thread
     of its own.
 
@@ -232,11 +232,11 @@ class AutoSize:
 
     def _correct(self, watch: Watch) -> None:
         """Tell it how many keys fit, where that is another number than it began with: rows had not been seen then."""
-        if watch.bound is not None and watch.phase is not Phase.SEARCHING:
-            return
         if self._references - self._measured_at < _FIRST_REFERENCES:
             return
         self._measured_at = self._references
+        if watch.bound is not None and watch.phase is not Phase.SEARCHING:
+            return
         self._measure()
         if not watch.memory / _NOTION <= self._watched <= watch.memory * _NOTION:
             if watch.phase is Phase.SEARCHING:
