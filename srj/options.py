@@ -72,7 +72,8 @@ class Cache:
     """How answers are remembered, for ``cache=``.
 
     Args:
-        size: memory (``"128 MB"``, or bytes as an int) or keys (``"1_000_000 rows"``, with at most 1 kB a value on average);
+        size: memory (``"128 MB"``, or bytes as an int) or rows (``"1_000_000 rows"``, with at most 1 kB a value on average; so many
+            keys, unless the database expects several rows of a key);
             ``"auto"``: srj divides `memory` between the cache and the rows that wait, by what the stream's keys show.
         policy: what is evicted when it is full, by name: ``"lru"`` (the least recently used), ``"fifo"``, ``"lfu"``, ``"clock"``,
             ``"sieve"``, ``"random"`` or one that was registered with `srj.cache_policies.register`; or a `Policy` with a rule.
