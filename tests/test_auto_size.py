@@ -92,16 +92,16 @@ def test_on_moving_intervals_the_cache_gets_the_bound_with_ample_slack_and_the_r
 @pytest.mark.parametrize(("before", "after"), [(100, 150), (300, 400), (300, 500)])
 def test_a_small_working_set_that_grows_has_room_again(before: int, after: int) -> None:
     """The sample of so few keys says little: either the growth is seen, or the cache had room for it."""
-    engine = engine_for_keys(1_000, cache="auto", memory=2_000_000)
+    engine = engine_for_keys(2_000, cache="auto", memory=2_000_000)
     try:
-        joined(engine, np.arange(100_000) % before)
+        joined(engine, 1_000 + np.arange(100_000) % before)
         auto = engine._auto
         assert auto is not None
         assert auto.watch is not None
         assert auto.watch.phase is Phase.CLOSED
-        joined(engine, np.arange(100_000) % after)
+        joined(engine, 1_000 + np.arange(100_000) % after)
         operator = Operator(engine)
-        list(operator.in_order([(pa.array(np.arange(5_000) % after),)]))
+        list(operator.in_order([(pa.array(1_000 + np.arange(5_000) % after),)]))
         assert operator.metrics.hits >= 0.99 * 5_000
     finally:
         engine.close()
