@@ -107,6 +107,22 @@ def test_a_small_working_set_that_grows_has_room_again(before: int, after: int) 
         engine.close()
 
 
+@pytest.mark.parametrize("memory", [300_000, 2_000_000])
+def test_keys_with_far_more_rows_than_expected_find_room(memory: int) -> None:
+    """80 rows each where 2 are expected: a small cache without room for a single key would learn nothing from what it keeps."""
+    rows = {key: [f"{ROW}{key}-{number}" for number in range(80)] for key in range(10)}
+    engine = scripted_engine(Scripted(rows), cache="auto", memory=memory)
+    try:
+        operator, keys = Operator(engine), np.arange(60_000) % 10
+        for start in range(0, keys.size, 300):
+            for matches in operator.in_order([(pa.array(keys[start : start + 300]),)]):
+                assert matches.counts.tolist() == [80] * 300
+        assert operator.metrics.keys <= 200
+        assert engine.cache_stats().entries == 10
+    finally:
+        engine.close()
+
+
 def test_a_cache_for_more_keys_grows_within_an_interval_and_its_rows_stay() -> None:
     """From 1,000 keys an interval to 6,000: the first are still hits after the cache has grown."""
     engine = engine_for_keys(40_000, cache="auto", memory=3_000_000)

@@ -84,7 +84,7 @@ class AutoSize:
         batching: what is known of the cost of lookups.
         turn: what this process's threads hold when they use the cache; held by who calls `see`.
         log: where other workers' keys are; None: there are none.
-        row_bytes: what the rows of a key take, by what has been answered.
+        answered: what the rows of a key take, and how many these are, by what has been answered; and of how many keys.
         on_resize: called after a change, with the turn.
         compiled: as in `reuse_distances`.
     """
@@ -98,12 +98,12 @@ class AutoSize:
         turn: AbstractContextManager[object],
         *,
         log: KeyLog | None = None,
-        row_bytes: Callable[[], float],
+        answered: Callable[[], tuple[float, float, int]],
         on_resize: Callable[[], None] = lambda: None,
         compiled: bool | None = None,
     ) -> None:
         self._memory, self._cache, self._contents, self._batching, self._turn = memory, cache, contents, batching, turn
-        self._log, self._row_bytes, self._on_resize, self._compiled = log, row_bytes, on_resize, compiled
+        self._log, self._answered, self._on_resize, self._compiled = log, answered, on_resize, compiled
         self._measure()
         self.watch: Watch | None = None
         self._moving: threading.Thread | None = None
@@ -198,8 +198,10 @@ class AutoSize:
             outside, paged = stats.outside / stats.entries, stats.pages_used / stats.entries
         else:
             # What was answered says it too: a cache that is too small for such rows keeps none, and would stay so.
-            outside = max(self._row_bytes() - self._contents.inline_bytes, 0.0)
-            paged = stats.pages_used / stats.entries if stats.pages_used else 0.0
+            nbytes, rows, _ = self._answered()
+            outside = max(nbytes - self._contents.inline_bytes, 0.0)
+            kept = stats.pages_used / stats.entries if stats.pages_used else 0.0
+            paged = max(kept, self._contents.pages_of(rows))
         self._outside, self._heaviest = _MARGIN * outside, stats.heaviest
         self._paged = _MARGIN * paged if paged else None
         if outside and stats.outside_room:
@@ -217,6 +219,8 @@ class AutoSize:
         is_due = is_late and self._references - self._decided_at >= _FIRST_REFERENCES and now >= self._next_move
         if not (is_news or is_due) or now < self._next or self._is_moving:
             return
+        if not self._answered()[2] and not self._cache.stats().entries:
+            return  # nothing is known of the rows: a size by the description's estimates could be one that holds none
         self._decided, self._decided_at = news, self._references
         wanted = self._wanted(watch)
         if wanted is not None and wanted < self._entries and self._seen - self._grown[0] < _STAYS * self._grown[1]:

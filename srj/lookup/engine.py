@@ -99,6 +99,7 @@ class Engine:
         self._heaviest = 1
         # The estimate counts as one key seen, so that the first real ones outweigh it.
         self._landed_keys, self._landed_bytes = 1, expected_bytes(spec.description)
+        self._landed_rows = spec.description.rows_per_key
         self._stored_keys, self._stored_bytes = self._landed_keys, self._landed_bytes
         self._failure: Exception | None = None
         # Keys stored together leave a cache that is not larger no room for each other: they would count as what it can't keep.
@@ -111,7 +112,13 @@ class Engine:
         self._batching = Batching(Limits.of(settings.batch, settings.lookup_timeout), notes)
         self._maps = getattr(self._cache, "maps", 0)
         self._auto = make_auto_size(
-            spec, self._cache, self._batching, self._lock, self._attach, lambda: self.bytes_per_key, shared_as
+            spec,
+            self._cache,
+            self._batching,
+            self._lock,
+            self._attach,
+            lambda: (self.bytes_per_key, self._landed_rows / self._landed_keys, self._landed_keys - 1),
+            shared_as,
         )
         self._fetcher = Fetcher(
             connect or _opener(spec),
@@ -277,6 +284,7 @@ class Engine:
             )
         self._heaviest = max(self._heaviest, _heaviest_answer(flight))
         self._landed_keys += len(flight)
+        self._landed_rows += flight.landed_rows.num_rows
         self._landed_bytes += _row_bytes(flight)
 
     def _store_if_much(self) -> None:

@@ -199,6 +199,13 @@ class Contents:
         """As a size in rows counts them, without spare ones."""
         return 1.0 if self.unique else max(self.rows_per_key, 1.0)
 
+    def pages_of(self, rows: float) -> float:
+        """Pages of a key with so many rows, on average; 0 where a key has one, or none has a column."""
+        geometry = self.geometry(2)
+        if not geometry.pages:
+            return 0.0
+        return max(rows - 1, 0.0) / geometry.page_rows + (0.5 if geometry.page_rows > 1 else 0.0)
+
     @property
     def inline_bytes(self) -> float:
         """Of what Arrow needs for a key's rows, those of the columns themselves, without what stands in the heap."""

@@ -136,7 +136,7 @@ def make_auto_size(
     batching: Batching,
     turn: AbstractContextManager[object],
     on_resize: Callable[[], None],
-    row_bytes: Callable[[], float],
+    answered: Callable[[], tuple[float, float, int]],
     name: str | None,
 ) -> AutoSize | None:
     """What sizes a cache that `make_cache` made of these, where the settings ask for that."""
@@ -149,7 +149,7 @@ def make_auto_size(
     contents = CacheMaker(spec, options).contents
     room = address_room()  # for a new cache beside the old one
     memory = options.memory_bytes if room is None else min(options.memory_bytes, room)
-    return AutoSize(memory, cache, contents, batching, turn, log=log, row_bytes=row_bytes, on_resize=on_resize)
+    return AutoSize(memory, cache, contents, batching, turn, log=log, answered=answered, on_resize=on_resize)
 
 
 def check_cache(spec: LookupSpec) -> None:

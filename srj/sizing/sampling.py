@@ -107,7 +107,12 @@ class Shards:
 
         Returns:
             The places in `hashes` of those in the sample, and the distance of each, scaled; -1 for a first touch.
+
+        Raises:
+            RequestError: no hashes.
         """
+        if hashes.dtype != np.uint64 or hashes.ndim != 1:
+            raise RequestError(f"expected a one-dimensional array of uint64, got {hashes.ndim} of {hashes.dtype}; see hash_keys")
         self.references += hashes.size if references is None else references
         if self._seen is not None:
             # The last bits: the threshold looks at the first.

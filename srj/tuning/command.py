@@ -167,8 +167,8 @@ def tune_trace(
     from srj.tuning.prices import Prices  # noqa: PLC0415
     from srj.tuning.report import check_own  # noqa: PLC0415
 
-    names = _split(key)
     try:
+        names = _split(key)
         # Mistakes first, before minutes of reading.
         Prices(
             miss_cost=1 if miss_cost is None else miss_cost,
@@ -216,7 +216,10 @@ def tune_trace(
 
 
 def _split(names: list[str]) -> list[str]:
-    return [name.strip() for row in csv.reader(names, skipinitialspace=True) for name in row]
+    try:
+        return [name.strip() for row in csv.reader(names, skipinitialspace=True) for name in row]
+    except csv.Error as error:
+        raise RequestError(f"expected names of columns with commas between them, got {error}; correct --key") from None
 
 
 def _shown(trace: str, key: list[str]) -> str:

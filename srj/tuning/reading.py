@@ -53,6 +53,8 @@ def read_trace(
     """
     if not key or not all(key):
         raise RequestError("expected the name of a column as the key, got an empty one; name the key's columns")
+    if len(set(key)) < len(key):
+        raise RequestError(f"expected each column of the key once, got {', '.join(key)}; leave the others out")
     is_table = "://" in str(source)
     if (order_by is not None or where is not None) and not is_table:
         raise RequestError("expected order_by and where only for a table, got a file; leave them out")

@@ -37,8 +37,11 @@ def size(tuning: Tuning) -> str:
     if isinstance(memory, int):
         memory = f"{memory} b"
     if memory is not None and parse_size(memory)[1] == "bytes" and best.rows >= tuning.prices.most_rows:
-        return memory
-    return f"{ceil(best.rows * tuning.prices.rows_per_key):_} rows"
+        return memory.strip()
+    rows = ceil(best.rows * tuning.prices.rows_per_key)
+    if memory is not None and parse_size(memory)[1] == "rows":
+        rows = min(rows, parse_size(memory)[0])  # the least that is simulated may be more
+    return f"{rows:_} rows"
 
 
 def toml(tuning: Tuning) -> str:
@@ -152,7 +155,7 @@ def show(tuning: Tuning, console: Console) -> None:
 
 
 def _curves_grid(tuning: Tuning) -> Grid:
-    grid = Grid(title="Miss ratio by rows of the cache", title_justify="left")
+    grid = Grid(title="Miss ratio by rows of the cache, of each policy's exact form", title_justify="left")
     grid.add_column("policy")
     for rows in tuning.sizes:
         grid.add_column(f"{rows:,}", justify="right")
@@ -167,7 +170,7 @@ def _trials_grid(tuning: Tuning) -> Grid:
     for heading in ("policy", "rows", "misses", "cost in s", ""):
         grid.add_column(heading, justify="left" if heading in ("policy", "") else "right")
     for trial in tuning.trials:
-        form = "in full" if trial.full else "estimate"
+        form = "in full" if trial.full else "estimate, to compare with estimates only"
         cost = float(tuning.prices.cost(trial.misses, trial.rows))
         grid.add_row(escape(trial.policy), f"{trial.rows:,}", f"{trial.misses:,.0f}", f"{cost:,.2f}", form)
     return grid

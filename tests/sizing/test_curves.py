@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from srj.cache_policies import simulate
+from srj.errors import RequestError
 from srj.experiments.traces import trace as made_trace
 from srj.sizing import MissRatioCurve, ReuseTimes, Shards, aet_curve, combined, hash_keys, reuse_distances, reuse_times
 from tests.policies.sequences import sequence
@@ -102,3 +103,9 @@ def test_the_knee_is_a_loops_length_and_all_of_a_straight_line() -> None:
     assert (loop.knee(), loop.bound(), loop.working_set(), loop.knee(most=200)) == (300, 300, 300, 0)
     line = MissRatioCurve(np.array([0.0, 100.0]), np.array([1.0, 0.0]), 1.0)
     assert (line.knee(), line.knee(most=40), line.working_set(0.5), line.bound(0.25)) == (100, 40, 50, 75)
+
+
+def test_what_are_no_hashes_is_refused() -> None:
+    for keys in (np.arange(3), np.zeros((2, 2), np.uint64)):
+        with pytest.raises(RequestError, match=r"^expected a one-dimensional array of uint64, got .*; see hash_keys$"):
+            Shards(0.05).add(keys)

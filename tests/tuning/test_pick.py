@@ -144,3 +144,8 @@ def test_prices_that_are_none_are_refused(arguments: dict[str, float | str], exp
     """In one sentence."""
     with pytest.raises(RequestError, match=expected):
         Prices(**arguments)  # type: ignore[arg-type]
+
+
+def test_where_no_key_comes_twice_it_says_that_no_cache_is_of_use() -> None:
+    keys = KeySequence.of(np.arange(3_000))
+    assert pick(keys, lru_curve(keys), Prices()).reason.startswith("as good as any: no key comes twice in this trace")

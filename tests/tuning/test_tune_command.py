@@ -86,6 +86,18 @@ def test_a_size_in_rows_is_of_as_many_as_the_keys_have() -> None:
     found = tuning.tune(keys, Prices(memory="3_000 rows", rows_per_key=3.0))
     assert found.best.rows <= 1_000
     assert size(found) == f"{3 * found.best.rows:_} rows"
+    for memory, rows_per_key in (("10 rows", 50.0), ("1 rows", 1.0)):
+        assert size(tuning.tune(keys, Prices(memory=memory, rows_per_key=rows_per_key), curves=False)) == memory
+
+
+@pytest.mark.parametrize(("key", "sentence"), [(["k", "k"], "each column of the key once"), (["k\nv"], "names of columns")])
+def test_a_key_that_is_none_is_one_sentence(tmp_path: Path, key: list[str], sentence: str) -> None:
+    trace = tmp_path / "odd.csv"
+    trace.write_text("k,v\na,1\n")
+    for names in (key, [",".join(key)]):
+        done = CliRunner().invoke(app, ["tune", str(trace), *(part for name in names for part in ("-k", name))])
+        assert (done.exit_code, done.output.count("\n")) == (1, 1)
+        assert sentence in done.output
 
 
 def test_a_plot_may_be_svg(trace: Path, tmp_path: Path) -> None:
