@@ -191,7 +191,8 @@ def test_every_experiment_has_cells_at_each_scale_and_knows_when_they_are_missin
         cells = [json.dumps(cell, sort_keys=True) for cell in experiment.cells(scale)]  # type: ignore[arg-type]
         assert len(cells) == len(set(cells)) > 0
         sizes.append(len(cells))
-    assert sizes[0] <= (9 if name == "peers" else 6)  # each of its ways once
+    most = {"peers": 9, "fig_4_20": 8}  # each of its ways once; four ways at the two sizes between which they cross
+    assert sizes[0] <= most.get(name, 6)
     assert {finding.verdict for finding in experiment.check([])} == {"open"}
 
 
