@@ -40,7 +40,7 @@ EXPERIMENT = figure.experiment(
         "In the thesis r, what a batch saves, is constant beyond 30 keys, so that more gain nothing. Here it is not: a "
         "lookup took 1.6 to 2.8 ms with up to 100 keys, 4.5 with 300, 8.7 with 1,000, 16 with 3,000, 44 with 10,000 and 167 "
         "with 30,000, for srj sends its keys as one value and gets its rows in one. So the largest size that was tried is the "
-        "best; but tripling 10,000 keys carries a twelfth more, while each row waits four times as long. Below some ten keys srj "
+        "best; but tripling 10,000 keys carries a twelfth more, while a lookup takes four times as long. Below some ten keys srj "
         "is slower than one lookup a row: each of its lookups passes a second thread, and steps over whole columns, which so "
         "few keys do not pay back. " + figure.TWO_MODES
     ),

@@ -79,10 +79,10 @@ EXPERIMENT = figure.experiment(
     claim="below 70 % hits batches gain more, above it overtaking does.",
     discussion=(
         "With one lookup in flight overtaking hides no more than what hits cost meanwhile, which is little beside a lookup "
-        "here: of srj itself, one key a lookup in any order carries 0.9 to 1.1 times what it does in order (in "
+        "here: of srj itself, one key a lookup in any order carries 0.88 to 1.14 times what it does in order (in "
         "figure 4.21, 10 ms away, rows that wait for nobody carry as much as in their order, within 6 %). And a "
         "lookup of one key is what srj is not made for: it passes a second thread, and steps over whole columns, and takes "
-        "1.0 to 1.6 ms, about ten times as long as one lookup a row does in a single loop; in the thesis both ways pay the "
+        "1.6 to 1.9 ms, about ten times as long as one lookup a row does in a single loop; in the thesis both ways pay the "
         "same. " + figure.TWO_MODES
     ),
     cells=cells,

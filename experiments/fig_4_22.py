@@ -152,8 +152,7 @@ EXPERIMENT = figure.experiment(
     claim="on weather and TPC-H srj carries more rows than one lookup a row at each size of the cache, and more with a larger one.",
     discussion=(
         "The weather's keys come in runs, so that a small cache has nearly all hits that a large one has. srj's own choice, "
-        "lookups of 1,000 to 6,000 keys and several at a time, carries 10 to 40 times as many rows as one lookup a row. "
-        + figure.TWO_MODES
+        "lookups of 1,000 to 6,000 keys, carries 10 to 40 times as many rows as one lookup a row. " + figure.TWO_MODES
     ),
     cells=cells,
     check=check,

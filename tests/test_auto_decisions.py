@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from srj.lookup.auto_size import AutoSize
+from srj.lookup.key_log import Read
+from srj.lookup.operator import Operator
 from srj.sizing import Costs, MissRatioCurve, Phase, Watch, best_size
 from tests.scripted import Scripted, scripted_engine
 
@@ -170,3 +173,80 @@ def test_of_rows_that_come_together_those_wait_that_have_to_whatever_room_there_
         assert of_room.tolist() == pytest.approx([0.1 * 0.01 / 100])
     # Room for 500 missing rows is more than the 100 of a batch.
     assert costs.seconds([0], curve, 50_000).tolist() == pytest.approx([0.1 * 0.01 / 500])
+
+
+def test_what_a_key_costs_the_worker_counts_however_large_lookups_are() -> None:
+    """By hand: half of the rows miss, of which four fifths ask: 0.4 keys a row, with 20 us each beside 10 ms for 400 keys."""
+    curve = MissRatioCurve(np.array([0.0, 100.0]), np.array([0.5, 0.5]), 1e6)
+    costs = Costs(entry=100, event=100, fixed=0.01, each=0.0, asked=0.8, work=20e-6)
+    assert costs.seconds([0], curve, 50_000).tolist() == pytest.approx([0.4 * (0.01 / 400 + 20e-6)])
+
+
+def test_the_worker_s_time_for_a_key_is_measured(auto: AutoSize) -> None:
+    """Both threads' time since the batch before; each batch moves what is known by a sixteenth."""
+    auto.asked(100, 200, seconds=0.001, elsewhere=0.003)
+    assert (auto._work, auto._asked) == pytest.approx((40e-6 / 16, 1 - 0.5 / 16))
+    auto.asked(100, 200, seconds=0.001, elsewhere=0.003)
+    assert auto._work == pytest.approx(40e-6 / 16 * 15 / 16 + 10e-6 / 16)
+
+
+def test_a_real_miss_takes_time_of_the_processor() -> None:
+    engine = scripted_engine(Scripted({key: ["x"] for key in range(3_000)}), unique=True, cache="auto", memory=2_000_000)
+    try:
+        operator = Operator(engine)
+        for start in range(0, 3_000, 100):
+            list(operator.in_order([(pa.array(range(start, start + 100)),)]))
+        assert engine._auto is not None
+        assert 1e-7 < engine._auto._work < 1e-2
+    finally:
+        engine.close()
+
+
+class Log:
+    """Of a worker beside others: what it writes, and reads, is as told."""
+
+    def __init__(self, read: Read | None) -> None:
+        self.read, self.workers = read, 2
+
+    def exchange(self, _hashes: np.ndarray, _missed: int) -> Read | None:
+        """As told."""
+        return self.read
+
+    def look_at(self, rate: float) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def test_a_worker_that_does_not_read_looks_at_nothing_but_the_cache_s_bytes(
+    auto: AutoSize, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    auto._log = Log(None)  # type: ignore[assignment]
+    auto._bytes = 1
+    monkeypatch.setattr(auto, "_measure", lambda: pytest.fail("measured in each batch"))
+    auto.see(np.arange(10, dtype=np.uint64), 10)
+    assert auto.watch is None
+    assert auto._bytes == auto._cache.stats().bytes_reserved
+
+
+def test_all_workers_keys_count_for_how_long_a_cache_stays_large(auto: AutoSize) -> None:
+    hashes = np.arange(10, dtype=np.uint64)
+    auto._log = Log(Read(hashes, 1_000, 0, is_new=True))  # type: ignore[assignment]
+    auto.see(hashes, 0)
+    assert auto._seen == 1_000
+
+
+def test_a_growth_that_failed_forbids_no_smaller_cache(auto: AutoSize, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto._cache, "resize", lambda *_: False)
+    auto._move(auto._most)
+    assert auto._moving is not None
+    auto._moving.join()
+    assert auto._grown == (0, 0)
+
+
+def test_fixed_columns_are_no_part_of_what_stands_in_the_heap(auto: AutoSize) -> None:
+    """A key's 80 rows of a text of 40 bytes: 3,200 bytes beside Arrow's offsets, whatever number of rows the table promised."""
+    auto._answered = lambda: (80 * (40.0 + auto._contents.inline_bytes), 80.0, 10)
+    auto._measure()
+    assert auto._outside == pytest.approx(1.3 * 3_200)

@@ -199,7 +199,7 @@ class AutoSize:
         else:
             # What was answered says it too: a cache that is too small for such rows keeps none, and would stay so.
             nbytes, rows, _ = self._answered()
-            outside = max(nbytes - self._contents.inline_bytes, 0.0)
+            outside = max(nbytes - rows * self._contents.inline_bytes, 0.0)
             kept = stats.pages_used / stats.entries if stats.pages_used else 0.0
             paged = max(kept, self._contents.pages_of(rows))
         self._outside, self._heaviest = _MARGIN * outside, stats.heaviest

@@ -207,10 +207,9 @@ class Contents:
         return max(rows - 1, 0.0) / geometry.page_rows + (0.5 if geometry.page_rows > 1 else 0.0)
 
     @property
-    def inline_bytes(self) -> float:
-        """Of what Arrow needs for a key's rows, those of the columns themselves, without what stands in the heap."""
-        row = sum(_OFFSET_BYTES if is_varying(type_) else byte_width(type_) for type_ in self.columns.types)
-        return row * self.rows_of_a_key
+    def inline_bytes(self) -> int:
+        """Of what Arrow needs for a row, those of the columns themselves, without what stands in the heap."""
+        return sum(_OFFSET_BYTES if is_varying(type_) else byte_width(type_) for type_ in self.columns.types)
 
     def arrays(self, geometry: Geometry) -> Iterator[Array]:
         """Every array of a cache of these sizes, in the order of the block."""

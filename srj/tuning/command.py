@@ -90,7 +90,7 @@ def tune_trace(
         typer.Option(
             "--row-bytes",
             metavar="BYTES",
-            help="What a row takes in the cache, its key included. Default: by --url, else 100.",
+            help="What a key takes in the cache with its rows. Default: by --url, else 100.",
             rich_help_panel=_PRICES,
         ),
     ] = None,

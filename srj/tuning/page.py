@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from srj.tuning.picture import drawn
-from srj.tuning.report import facts
+from srj.tuning.report import CURVES_TITLE, facts, form_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ def page(tuning: Tuning) -> str:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>srj tune: {escape(tuning.trace)}</title>',
         f"<style>{_STYLE}</style><h1>{escape(tuning.trace)}</h1><table class=facts>{facts_rows}</table>",
         f"<h2>srj.toml</h2><pre>{escape(tuning.toml())}</pre>",
-        f'<h2>Miss ratio by size</h2><img alt="miss ratio over the cache\'s rows" src="data:image/png;base64,{picture}">',
+        f'<h2>{CURVES_TITLE}</h2><img alt="miss ratio over the cache\'s rows" src="data:image/png;base64,{picture}">',
     ]
     if tuning.curves:
         rows = (
@@ -48,7 +48,7 @@ def page(tuning: Tuning) -> str:
             f"{trial.rows:,}",
             f"{trial.misses:,.0f}",
             f"{float(tuning.prices.cost(trial.misses, trial.rows)):,.2f}",
-            "in full" if trial.full else "estimate",
+            form_of(trial),
         ]
         for trial in tuning.trials
     )

@@ -52,7 +52,7 @@ class Prices:
     memory_cost: float = 0.0
     batch_size: int | None = None
     rows_per_key: float = 1.0
-    origin: str = f"{MISS_COST * 1e3:g} ms a missed key and {ROW_BYTES} bytes a row are assumed"
+    origin: str = f"{MISS_COST * 1e3:g} ms a missed key and {ROW_BYTES} bytes a key are assumed"
 
     def __post_init__(self) -> None:
         number_from("miss_cost", self.miss_cost, 0, above=True)
@@ -121,15 +121,15 @@ def priced(
         needed, rows_per_key = _measured_bytes(table, key, timeout)
         if row_bytes is None:
             width = needed
-            parts.append(f"{width:,.0f} bytes a row by the table's columns")
+            parts.append(f"{width:,.0f} bytes a key by the table's columns")
     if miss_cost is not None:
         parts.append(f"{cost * 1e6:,.0f} µs a missed key as given")
     elif not any("missed key" in part for part in parts):
         parts.append(f"{cost * 1e3:g} ms a missed key assumed")
     if row_bytes is not None:
-        parts.append(f"{width:,.0f} bytes a row as given")
+        parts.append(f"{width:,.0f} bytes a key as given")
     elif table is None:
-        parts.append(f"{width:,.0f} bytes a row assumed")
+        parts.append(f"{width:,.0f} bytes a key assumed")
     return Prices(
         miss_cost=cost,
         row_bytes=width,

@@ -17,6 +17,7 @@ from srj.quantities import parse_size
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from srj.tuning.simulating import Trial
     from srj.tuning.tuning import Tuning
 
 
@@ -36,11 +37,13 @@ def size(tuning: Tuning) -> str:
     memory, best = tuning.prices.memory, tuning.best
     if isinstance(memory, int):
         memory = f"{memory} b"
-    if memory is not None and parse_size(memory)[1] == "bytes" and best.rows >= tuning.prices.most_rows:
-        return memory.strip()
     rows = ceil(best.rows * tuning.prices.rows_per_key)
-    if memory is not None and parse_size(memory)[1] == "rows":
-        rows = min(rows, parse_size(memory)[0])  # the least that is simulated may be more
+    if memory is not None:
+        amount, unit = parse_size(memory)
+        if unit == "bytes" and best.rows >= tuning.prices.most_rows:
+            return memory.strip()
+        if unit == "rows":
+            rows = min(rows, amount)  # the least that is simulated may be more
     return f"{rows:_} rows"
 
 
@@ -154,8 +157,16 @@ def show(tuning: Tuning, console: Console) -> None:
         console.print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
 
 
+CURVES_TITLE = "Miss ratio by rows of the cache, of each policy's exact form"
+
+
+def form_of(trial: Trial) -> str:
+    """How its misses are known; those of the first half of a trace, or of a sample, are below what a full run has, or above."""
+    return "in full" if trial.full else "estimate, to compare with estimates only"
+
+
 def _curves_grid(tuning: Tuning) -> Grid:
-    grid = Grid(title="Miss ratio by rows of the cache, of each policy's exact form", title_justify="left")
+    grid = Grid(title=CURVES_TITLE, title_justify="left")
     grid.add_column("policy")
     for rows in tuning.sizes:
         grid.add_column(f"{rows:,}", justify="right")
@@ -170,7 +181,6 @@ def _trials_grid(tuning: Tuning) -> Grid:
     for heading in ("policy", "rows", "misses", "cost in s", ""):
         grid.add_column(heading, justify="left" if heading in ("policy", "") else "right")
     for trial in tuning.trials:
-        form = "in full" if trial.full else "estimate, to compare with estimates only"
         cost = float(tuning.prices.cost(trial.misses, trial.rows))
-        grid.add_row(escape(trial.policy), f"{trial.rows:,}", f"{trial.misses:,.0f}", f"{cost:,.2f}", form)
+        grid.add_row(escape(trial.policy), f"{trial.rows:,}", f"{trial.misses:,.0f}", f"{cost:,.2f}", form_of(trial))
     return grid
