@@ -250,3 +250,24 @@ def test_fixed_columns_are_no_part_of_what_stands_in_the_heap(auto: AutoSize) ->
     auto._answered = lambda: (80 * (40.0 + auto._contents.inline_bytes), 80.0, 10)
     auto._measure()
     assert auto._outside == pytest.approx(1.3 * 3_200)
+
+
+def test_only_what_made_the_cache_larger_forbids_a_smaller_one(auto: AutoSize) -> None:
+    for entries, grown in ((auto._entries // 2, (0, 0)), (auto._entries, (0, auto._entries))):
+        auto._move(entries)
+        assert auto._moving is not None
+        auto._moving.join()
+        assert auto._grown == grown
+
+
+def test_a_cache_that_keeps_nothing_learns_from_the_answers_how_many_pages_a_key_needs() -> None:
+    """80 rows where two were described, so that a page has one: 79 beside the key's first row."""
+    engine = scripted_engine(Scripted({}), cache="auto", memory=2_000_000)
+    try:
+        auto = engine._auto
+        assert auto is not None
+        auto._answered = lambda: (8_000.0, 80.0, 10)
+        auto._measure()
+        assert auto._paged == pytest.approx(1.3 * 79)
+    finally:
+        engine.close()
