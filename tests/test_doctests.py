@@ -21,10 +21,11 @@ def test_the_examples_of_a_module_give_what_they_show(name: str) -> None:
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
-def test_the_examples_of_a_page_give_what_they_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The policy of one's own in docs/policies.md, which nobody else finds registered."""
+@pytest.mark.parametrize("name", ["policies", "sizing"])
+def test_the_examples_of_a_page_give_what_they_show(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Of docs/policies.md the policy of one's own, which nobody else finds registered."""
     monkeypatch.setattr(registry, "_policies", dict(registry._policies))
-    page = Path(__file__).parents[1] / "docs" / "policies.md"
+    page = Path(__file__).parents[1] / "docs" / f"{name}.md"
     found = doctest.testfile(str(page), module_relative=False)
     assert found.attempted > 0
     assert found.failed == 0

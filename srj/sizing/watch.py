@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from srj.quantities import whole_number
 from srj.sizing.pattern import Pattern, Phase
 from srj.sizing.sampling import EXACT_KEYS, Shards
 
@@ -75,7 +76,7 @@ class Watch:
     """
 
     def __init__(self, memory: int, *, compiled: bool | None = None) -> None:
-        self.memory, self._compiled = memory, compiled
+        self.memory, self._compiled = whole_number("memory", memory, 1, 2**63 - 1), compiled
         self.searches, self.noise = 0, _NOISE
         self._provisional: float | None = None
         self._epochs = np.zeros((_EPOCHS, _LARGER + 3))  # a ring, filled backwards: behind each epoch is the one before

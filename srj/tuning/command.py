@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from srj.errors import RequestError, SrjError
+from srj.quantities import parse_duration, shown
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -160,11 +161,10 @@ def tune_trace(
 
     Example: srj tune orders.parquet --key product_id --memory '256 MB' --html tuning.html
     """
-    from srj.quantities import parse_duration  # noqa: PLC0415  `srj --help` needs none of these
-    from srj.table import Table  # noqa: PLC0415
+    from srj.table import Table  # noqa: PLC0415  `srj --help` needs none of these
     from srj.tuning import priced, tune  # noqa: PLC0415
     from srj.tuning.picture import form_of  # noqa: PLC0415
-    from srj.tuning.prices import Prices  # noqa: PLC0415
+    from srj.tuning.prices import ROW_BYTES, Prices  # noqa: PLC0415
     from srj.tuning.report import check_own  # noqa: PLC0415
 
     try:
@@ -172,7 +172,7 @@ def tune_trace(
         # Mistakes first, before minutes of reading.
         Prices(
             miss_cost=1 if miss_cost is None else miss_cost,
-            row_bytes=1 if row_bytes is None else row_bytes,
+            row_bytes=row_bytes if row_bytes is not None else ROW_BYTES if url is None else 1,
             memory=memory,
             memory_cost=memory_cost,
         )
@@ -233,6 +233,8 @@ def _shown(trace: str, key: list[str]) -> str:
 def _check_places(trace: str, output: Path, plot: Path | None, html: Path | None) -> None:
     """No file shall replace another, or the trace."""
     named = {"--output": output, "--plot": plot, "--html": html}
+    if "\0" in trace:
+        raise RequestError(f"expected a trace's name without NUL, got {shown(trace)}; correct it")
     seen = {} if "://" in trace else {Path(trace).resolve(): "the trace"}
     for option, path in named.items():
         if path is None:

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from srj.tuning.picture import drawn
-from srj.tuning.report import CURVES_TITLE, facts, form_of
+from srj.tuning.report import CURVES_TITLE, facts, form_of, ranked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -50,7 +50,7 @@ def page(tuning: Tuning) -> str:
             f"{float(tuning.prices.cost(trial.misses, trial.rows)):,.2f}",
             form_of(trial),
         ]
-        for trial in tuning.trials
+        for trial in ranked(tuning)
     )
     parts += ["<h2>Simulations behind the choice</h2>", _table(["policy", "rows", "misses", "cost in s", ""], trials)]
     parts += [f"<p>{escape(note)}</p>" for note in tuning.notes]

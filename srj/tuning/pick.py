@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from srj.sizing.split import SLACK
+from srj.tuning.prices import LEAST_ROWS
 from srj.tuning.simulating import MiniSimulation, Race, Trial, in_full, usable
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from srj.tuning.prices import Prices
 
 _MORE_SLACK = (SLACK, 1.5, 2.0)  # tried in turn: where hits are many, few overfull sets make many of the misses
-LEAST_ROWS = 16
 _AS_GOOD = 0.005  # of the misses: a smaller cache that misses so little more is as good
 _MARGIN = 0.06  # of the cost: who is estimated within it of the best may be it
 _FINALISTS = 2
@@ -72,6 +72,9 @@ class _Search:
         return [policy for policy in usable() if policy not in left_out]
 
     def full(self, policy: str, rows: int) -> Trial:
+        for known in self.trials:
+            if known.full and (known.policy, known.rows) == (policy, rows):
+                return known
         self.told(f"{policy} with {rows:,} rows in full")
         return self._kept(in_full(self.keys, policy, rows))
 
@@ -171,6 +174,8 @@ def _held(search: _Search) -> tuple[Trial, str] | None:
 
 def _at_limit(search: _Search) -> tuple[Trial, str]:
     best = search.final(search.estimates(search.top))
+    if search.prices.most_rows < LEAST_ROWS:
+        return best, f"misses least of the policies with {LEAST_ROWS} rows, the fewest that are simulated"
     return best, f"misses least of the policies with the {search.top:,} rows that there is memory for"
 
 
@@ -181,11 +186,11 @@ def _by_cost(search: _Search) -> tuple[Trial, str]:
     # On a cliff sets of eight need their slack; on a slope it would be given away.
     if search.curve.at(start / SLACK) > 1.05 * search.curve.at(start):
         start = min(ceil(SLACK * start), search.top)
-    first = search.estimates(start)
-    least = min(search.cost(trial) for trial in first)
-    near = [trial for trial in first if trial.policy == "lru" or search.cost(trial) <= (1 + _MARGIN) * least]
-    estimates = [trial if trial.policy == "lru" else _cheapest(search, trial) for trial in near]
-    return search.final(estimates), "costs least, misses and memory together"
+    first = sorted(search.estimates(start), key=search.cost)
+    near = [trial for trial in first if search.cost(trial) <= (1 + _MARGIN) * search.cost(first[0])]
+    others = [trial for trial in near if trial.policy != "lru"][:_FINALISTS]
+    lru = [trial for trial in first if trial.policy == "lru"]
+    return search.final(lru + [_cheapest(search, trial) for trial in others]), "costs least, misses and memory together"
 
 
 def _cheapest(search: _Search, trial: Trial) -> Trial:

@@ -49,7 +49,13 @@ def drawn(tuning: Tuning, form: Literal["png", "svg"] = "png") -> bytes:
             axes.plot(tuning.sizes, curve.ratios, style, color=f"C{number % 10}", linewidth=width, label=label)
         best = tuning.best
         axes.plot([best.rows], [best.miss_ratio], "k*", markersize=12, label=f"{best.policy}, {best.rows:,} rows")
-        axes.set(xscale="log", xlabel="rows of the cache", ylabel="miss ratio", title=tuning.trace, ylim=(0, 1.02))
+        axes.set(
+            xscale="log",
+            xlabel="rows of the cache",
+            ylabel="miss ratio, each policy's exact form",
+            title=tuning.trace,
+            ylim=(0, 1.02),
+        )
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small", ncols=2)
         content = io.BytesIO()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from srj.errors import RequestError
-from srj.quantities import number_from, parse_size, whole_number
+from srj.quantities import number_from, parse_size, shown, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +20,8 @@ ROW_BYTES = 100
 """What a row is taken to need in the cache where nobody says: a key and a few short columns."""
 MISS_COST = 0.001
 """Seconds for a missed key where nobody says; a guess, which only matters where memory has a price too."""
+LEAST_ROWS = 16
+"""Of the smallest cache that is simulated: one set of the columnar cache."""
 _KEYS = 100_000  # of a cache by which the bytes of a key's rows are measured
 GB = 1e9
 
@@ -62,7 +64,12 @@ class Prices:
             if isinf(getattr(self, name)):
                 raise RequestError(f"expected {name} as a finite number, got {getattr(self, name)}; give a smaller one")
         if self.memory is not None:
-            parse_size(self.memory)
+            amount, unit = parse_size(self.memory)
+            if unit == "bytes" and amount < LEAST_ROWS * self.row_bytes:
+                raise RequestError(
+                    f"expected memory for at least {LEAST_ROWS} keys of {self.row_bytes:,.4g} bytes, got {shown(self.memory)}; "
+                    "give more"
+                )
         if self.batch_size is not None:
             whole_number("batch_size", self.batch_size, 1, 100_000)
 
@@ -117,15 +124,15 @@ def priced(
         measured, batch = _measured_cost(table, key, timeout, progress)
         if miss_cost is None and measured is not None:
             cost = measured
-            parts.append(f"{cost * 1e6:,.0f} µs a missed key measured at the table")
+            parts.append(f"{_time(cost)} a missed key measured at the table")
         needed, rows_per_key = _measured_bytes(table, key, timeout)
         if row_bytes is None:
             width = needed
             parts.append(f"{width:,.0f} bytes a key by the table's columns")
     if miss_cost is not None:
-        parts.append(f"{cost * 1e6:,.0f} µs a missed key as given")
+        parts.append(f"{_time(cost)} a missed key as given")
     elif not any("missed key" in part for part in parts):
-        parts.append(f"{cost * 1e3:g} ms a missed key assumed")
+        parts.append(f"{_time(cost)} a missed key assumed")
     if row_bytes is not None:
         parts.append(f"{width:,.0f} bytes a key as given")
     elif table is None:
@@ -139,6 +146,18 @@ def priced(
         rows_per_key=rows_per_key,
         origin="; ".join(parts),
     )
+
+
+def _time(seconds: float) -> str:
+    """For people.
+
+    >>> _time(0.002), _time(0.00034), _time(1.5)
+    ('2 ms', '340 µs', '1.5 s')
+    """
+    for unit, factor in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= factor:
+            return f"{seconds / factor:,.3g} {unit}"
+    return f"{seconds * 1e6:,.3g} µs"
 
 
 def _measured_cost(

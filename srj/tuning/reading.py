@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _KINDS = (".parquet", ".csv")
 _BATCH = 1 << 17  # rows
+_BLOCK = 1 << 22  # bytes of a CSV file that are read together: longer rows may be refused
 
 
 def read_trace(
@@ -95,6 +96,8 @@ def _readable(path: Path, kind: str) -> Iterator[None]:
         raise RequestError(f"expected a file to read keys from, got {str(path)!r}: {reason}; correct the path") from None
     except pa.ArrowInvalid as error:
         reason = str(error).split("\n")[0]
+        if "straddling" in reason:
+            reason = f"a row is longer than {_BLOCK >> 20} MiB"
         raise RequestError(f"expected {kind[1:]} in {str(path)!r}, got what can't be read as that: {reason}; convert it") from None
     except ValueError as error:  # a name with NUL, text in another encoding
         raise RequestError(f"expected {kind[1:]} in UTF-8, got {str(path)!r}: {error}; convert it") from None
@@ -126,7 +129,8 @@ def _of_csv(path: Path, key: Sequence[str]) -> Pieces:
     total = max(path.stat().st_size, 1)
     # A line's end within quotes is part of the value; without this whether it may be depends on where Arrow's blocks end.
     parsing = csv.ParseOptions(newlines_in_values=True)
-    with csv.open_csv(path, parse_options=parsing) as reader:
+    reading = csv.ReadOptions(block_size=_BLOCK)
+    with csv.open_csv(path, read_options=reading, parse_options=parsing) as reader:
         _check(reader.schema.names, key, path)
     # As text: a type guessed from the first block may not fit the later ones, and which text it is is all that matters. What is
     # empty has no key; NA, null or NaN are keys like others.
@@ -137,7 +141,10 @@ def _of_csv(path: Path, key: Sequence[str]) -> Pieces:
         quoted_strings_can_be_null=False,
         null_values=[""],
     )
-    with path.open("rb") as file, csv.open_csv(file, parse_options=parsing, convert_options=options) as reader:
+    with (
+        path.open("rb") as file,
+        csv.open_csv(file, read_options=reading, parse_options=parsing, convert_options=options) as reader,
+    ):
         for batch in reader:
             yield min(file.tell() / total, 1.0), [batch.column(name) for name in key]
 

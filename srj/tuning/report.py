@@ -41,7 +41,7 @@ def size(tuning: Tuning) -> str:
     if memory is not None:
         amount, unit = parse_size(memory)
         if unit == "bytes" and best.rows >= tuning.prices.most_rows:
-            return memory.strip()
+            return " ".join(memory.split())  # on one line
         if unit == "rows":
             rows = min(rows, amount)  # the least that is simulated may be more
     return f"{rows:_} rows"
@@ -62,7 +62,7 @@ def toml(tuning: Tuning) -> str:
             "[cache]",
             _comment(f"{best.policy} {best.reason}; about {_bytes(best.nbytes)}."),
             f"policy = {json.dumps(best.policy)}",
-            f'size = "{size(tuning)}"',
+            f"size = {json.dumps(size(tuning))}",
             _comment(f"{best.ttl_reason}."),
             f'ttl = "{best.ttl}"',
             "",
@@ -165,6 +165,14 @@ def form_of(trial: Trial) -> str:
     return "in full" if trial.full else "estimate, to compare with estimates only"
 
 
+def ranked(tuning: Tuning) -> list[Trial]:
+    """The simulations, each once: those in full before the estimates, the least cost first."""
+    return sorted(
+        set(tuning.trials),
+        key=lambda trial: (not trial.full, float(tuning.prices.cost(trial.misses, trial.rows)), trial.rows, trial),
+    )
+
+
 def _curves_grid(tuning: Tuning) -> Grid:
     grid = Grid(title=CURVES_TITLE, title_justify="left")
     grid.add_column("policy")
@@ -180,7 +188,7 @@ def _trials_grid(tuning: Tuning) -> Grid:
     grid = Grid(title="Simulations behind the choice", title_justify="left")
     for heading in ("policy", "rows", "misses", "cost in s", ""):
         grid.add_column(heading, justify="left" if heading in ("policy", "") else "right")
-    for trial in tuning.trials:
+    for trial in ranked(tuning):
         cost = float(tuning.prices.cost(trial.misses, trial.rows))
         grid.add_row(escape(trial.policy), f"{trial.rows:,}", f"{trial.misses:,.0f}", f"{cost:,.2f}", form_of(trial))
     return grid

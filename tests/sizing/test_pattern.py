@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from srj.errors import RequestError
 from srj.sizing import Pattern, Phase, Watch, hash_keys, reuse_distances
 from tests.sizing.traces import intervals, zipf
 
@@ -116,3 +117,8 @@ def test_a_small_bound_that_becomes_smaller_is_noticed() -> None:
     for part in np.array_split(hash_keys(np.concatenate([np.tile(np.arange(300), 200), np.tile(np.arange(100), 1_000)])), 160):
         watch.add(part)
     assert watch.bound == 100
+
+
+def test_memory_for_no_entry_is_refused() -> None:
+    with pytest.raises(RequestError, match="memory as a whole number from 1"):
+        Watch(0)

@@ -84,7 +84,7 @@ def test_a_sample_has_all_references_of_its_keys_in_their_order() -> None:
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_files_are_read_piece_by_piece_with_the_share_that_is_done(tmp_path: Path, kind: str) -> None:
     """Parquet and CSV, NULLs left out; numbers in a CSV may become text further down."""
-    path, values = tmp_path / f"trace.{kind}", [*range(300_000), *range(1000), None]
+    path, values = tmp_path / f"trace.{kind}", [*range(600_000), *range(1000), None]
     table = pa.table({"id": values, "other": values})
     if kind == "parquet":
         pq.write_table(table, path)
@@ -92,8 +92,8 @@ def test_files_are_read_piece_by_piece_with_the_share_that_is_done(tmp_path: Pat
         path.write_text("id,other\n" + "\n".join(f"{'' if v is None else v},x" for v in values) + "\nA1,x\n")
     told: list[tuple[float | None, int]] = []
     keys = read_trace(path, ["id"], progress=lambda share, rows: told.append((share, rows)))
-    assert (keys.distinct, keys.nulls) == (300_000 + (kind == "csv"), 1)
-    assert np.array_equal(keys.codes[300_000:301_000], np.arange(1000))
+    assert (keys.distinct, keys.nulls) == (600_000 + (kind == "csv"), 1)
+    assert np.array_equal(keys.codes[600_000:601_000], np.arange(1000))
     shares, rows = zip(*told, strict=True)
     assert len(told) > 1
     assert list(shares) == sorted(shares)

@@ -19,7 +19,7 @@ from srj import tuning
 from srj.cli import app
 from srj.options import Cache, parse_options
 from srj.tuning import KeySequence, Prices
-from srj.tuning.report import size
+from srj.tuning.report import ranked, size
 from tests.sizing.traces import zipf
 
 if TYPE_CHECKING:
@@ -119,6 +119,15 @@ def test_as_json_with_a_price_of_memory(trace: Path, tmp_path: Path) -> None:
     assert parse_options({"config": toml}).lookup.cache.size == f"{dear['best']['rows']:_} rows"  # type: ignore[union-attr]
 
 
+def test_simulations_are_listed_once_those_in_full_first() -> None:
+    """Each by its cost."""
+    found = tuning.tune(KeySequence.of(zipf(60_000, 6_000, 1.0, 3)), Prices(memory_cost=20_000.0), curves=False)
+    listed = ranked(found)
+    assert len(set(listed)) == len(listed) == len(set(found.trials))
+    keys = [(not trial.full, found.prices.cost(trial.misses, trial.rows)) for trial in listed]
+    assert keys == sorted(keys)
+
+
 def test_prices_are_measured_and_the_trace_may_be_a_table(postgres: servers.Server, tmp_path: Path) -> None:
     """The batch's bounds follow from the lookups' cost; no password is shown."""
     postgres.execute(
@@ -170,6 +179,8 @@ def test_what_goes_wrong_at_a_server_is_one_sentence_without_the_password(postgr
         (["-k", "id", "--memory-cost", "inf"], "memory_cost as a finite number"),
         (["-k", "id", "--row-bytes", "inf"], "row_bytes as a finite number"),
         (["-k", "id", "--plot", "curves.pdf"], "'curves.pdf'; give it another name"),
+        (["-k", "id", "--memory", "1 b"], "memory for at least 16 keys of 100 bytes, got '1 b'"),
+        (["-k", "id", "--memory", "1 GB", "--row-bytes", "1e300"], "memory for at least 16 keys of 1e+300 bytes"),
     ],
 )
 def test_mistakes_are_one_sentence(trace: Path, tmp_path: Path, arguments: list[str], expected: str) -> None:
@@ -179,6 +190,34 @@ def test_mistakes_are_one_sentence(trace: Path, tmp_path: Path, arguments: list[
     assert expected in done.stderr
     assert done.stderr.startswith("srj: expected ")
     assert not (tmp_path / "srj.toml").exists()
+
+
+def test_a_trace_of_an_impossible_name_is_one_sentence() -> None:
+    assert "a trace's name without NUL" in tune("orders\0.csv", "-k", "id", code=1).stderr
+
+
+def test_a_field_may_have_megabytes_and_what_is_longer_is_refused(tmp_path: Path) -> None:
+    """In a CSV file: 3 MB are read, 9 MiB are one sentence of srj's own."""
+    csv = tmp_path / "long.csv"
+    csv.write_text("id\n" + "x" * 3_000_000 + "\n1\n1\n")
+    assert json.loads(tune(csv, "-k", "id", "--quick", "--json", "-o", tmp_path / "srj.toml").stdout)["distinct"] == 2
+    csv.write_text("id\n" + "x" * (9 << 20) + "\n1\n1\n")
+    assert "a row is longer than 4 MiB; convert it" in tune(csv, "-k", "id", "--quick", "-o", tmp_path / "srj.toml", code=1).stderr
+
+
+def test_memory_with_odd_blanks_is_written_as_toml_takes_it(trace: Path, tmp_path: Path) -> None:
+    toml = tmp_path / "srj.toml"
+    tune(trace, "-k", "id", "--quick", "--memory", "3\x0b kB", "-o", toml)
+    lookup = parse_options({"config": toml}).lookup
+    assert isinstance(lookup.cache, Cache)
+    assert lookup.cache.size == "3 kB"
+
+
+def test_of_fewer_rows_than_are_simulated_the_reason_says_so(trace: Path, tmp_path: Path) -> None:
+    """The size keeps to the limit."""
+    found = json.loads(tune(trace, "-k", "id", "--quick", "--memory", "3 rows", "--json", "-o", tmp_path / "srj.toml").stdout)
+    assert "16 rows, the fewest that are simulated" in found["best"]["reason"]
+    assert 'size = "3 rows"' in (tmp_path / "srj.toml").read_text()
 
 
 def test_no_file_replaces_the_trace_or_another(trace: Path, tmp_path: Path) -> None:
