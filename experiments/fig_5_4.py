@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from math import comb
 from statistics import geometric_mean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from srj.experiments import rate_figure as figure
 from srj.experiments import split_cell
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from matplotlib.axes import Axes
+    from matplotlib.gridspec import SubplotSpec
 
     from srj.experiments.experiment import Cell, Scale
     from srj.experiments.ledger import Record
@@ -61,22 +62,37 @@ def check(records: Sequence[Record]) -> list[Finding]:
 
 
 def plot(records: Sequence[Record], axes: Axes) -> None:
-    """Throughput by memory; the thesis's setting is dotted, one lookup at a time on an index dashed; lost cells are named."""
-    are_named = False
-    for setting, line in zip(dict.fromkeys(_cell(one).setting for one in records), (":", "--", "-"), strict=False):
+    """How many times a division's throughput srj's is, by memory, a panel for each setting; lost cells are named."""
+    settings = list(dict.fromkeys(_cell(one).setting for one in records))
+    for panel, setting in zip(_panels(axes, len(settings)), settings, strict=True):
         there = [one for one in figure.finished(records) if _cell(one).setting == setting]
-        if not there:
-            continue
-        for number, split in enumerate(SPLITS):
-            points = sorted((100 * _cell(one).memory, geometric_mean(one.figures["throughput"][split])) for one in there)
-            label = f"{split}, {setting}" if number == len(SPLITS) - 1 else None if are_named else split
-            axes.plot(*zip(*points, strict=True), f"o{line}", color=f"C{number}", label=label)
-        are_named = True
-    for record in records:
-        if record.state != "finished":
-            axes.plot([], [], " ", label=f"{split_cell.label(record.cell)}: {record.state}")
-    figure.finish(axes, "memory, % of the relation")
-    axes.set_ylabel("throughput, rows/s")
+        for split in SPLITS[:-1]:
+            points = sorted(
+                (100 * _cell(one).memory, geometric_mean(ratios)) for one in there for ratios, _ in _ratios([one], [split])
+            )
+            if points:
+                panel.plot(*zip(*points, strict=True), "o-", label=split)
+        for record in records:
+            if record.state != "finished" and _cell(record).setting == setting:
+                panel.plot([], [], " ", label=f"{split_cell.label(record.cell)}: {record.state}")
+        panel.axhline(1, color="black", linewidth=0.8)
+        panel.axhline(AS_GOOD, color="black", linewidth=0.8, linestyle=":")
+        panel.set_xlabel(f"memory, % of the relation\n{setting}", fontsize="small")
+        panel.grid(alpha=0.3)
+        if panel.get_legend_handles_labels()[1] != list(SPLITS[:-1]) or setting == settings[-1]:
+            panel.legend(fontsize=8)
+
+
+def _panels(axes: Axes, number: int) -> list[Axes]:
+    """Axes side by side in place of these, with one scale."""
+    axes.set_axis_off()
+    panels: list[Axes] = []
+    for place in cast("SubplotSpec", axes.get_subplotspec()).subgridspec(1, number):
+        panels.append(axes.figure.add_subplot(place, sharey=panels[0] if panels else None))
+    panels[0].set_ylabel("throughput of srj's division over this one's")
+    for panel in panels[1:]:
+        panel.tick_params(labelleft=False)
+    return panels
 
 
 def _never_worse(claim: str, records: Sequence[Record]) -> Finding:

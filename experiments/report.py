@@ -41,7 +41,7 @@ def plotted(experiment: Experiment, records: Sequence[Record]) -> bytes:
         figure = Figure(figsize=(7, 4.5), layout="constrained")
         axes = figure.subplots()
         experiment.plot(records, axes)
-        axes.set_title(_title(experiment, records))
+        figure.suptitle(_title(experiment, records), fontsize="large")  # above all panels, if there are several
         content = io.BytesIO()
         figure.savefig(content, format="png", metadata={"Software": None})
     return content.getvalue()
