@@ -51,7 +51,7 @@ def list_experiments(output: _Output = _FOLDER) -> None:
     from srj.experiments.experiment import NAMES, SCALES, load  # noqa: PLC0415
 
     with told(), _ledger(output) as ledger:
-        grid = Grid("name", "question", *SCALES)
+        grid = Grid("name", "question", *SCALES, caption=f"cells finished / all, by {ledger.path}")
         for name in NAMES:
             experiment = load(name)
             counts = []

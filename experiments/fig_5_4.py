@@ -86,9 +86,10 @@ def plot(records: Sequence[Record], axes: Axes) -> None:
 def _panels(axes: Axes, number: int) -> list[Axes]:
     """Axes side by side in place of these, with one scale."""
     axes.set_axis_off()
+    grid = cast("SubplotSpec", axes.get_subplotspec()).subgridspec(1, number)
     panels: list[Axes] = []
-    for place in cast("SubplotSpec", axes.get_subplotspec()).subgridspec(1, number):
-        panels.append(axes.figure.add_subplot(place, sharey=panels[0] if panels else None))
+    for at in range(number):
+        panels.append(axes.figure.add_subplot(grid[at], sharey=panels[0] if panels else None))
     panels[0].set_ylabel("throughput of srj's division over this one's")
     for panel in panels[1:]:
         panel.tick_params(labelleft=False)

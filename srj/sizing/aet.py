@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from srj.quantities import whole_number
 from srj.sizing.counting import order_by_code, previous
 from srj.sizing.curve import MissRatioCurve
 from srj.sizing.keys import factorised
@@ -87,6 +88,9 @@ class ReuseTimes:
         size: references in the reservoir.
         seed: of the random choice.
 
+    Raises:
+        RequestError: a size that is none.
+
     Example:
         >>> import numpy as np
         >>> times = ReuseTimes(1_000)
@@ -97,6 +101,7 @@ class ReuseTimes:
     """
 
     def __init__(self, size: int = 16_384, seed: int = 0) -> None:
+        whole_number("size", size, 1, 2**40)
         self._rng = np.random.default_rng(seed)
         self._keys = np.zeros(size, np.uint64)
         self._starts = np.zeros(size, np.int64)

@@ -25,6 +25,17 @@ EXACT_KEYS = 100_000
 """A sample resolves no sizes near 1 / rate, so below about this many distinct keys all are taken."""
 
 
+def check_hashes(hashes: object) -> None:
+    """Refuse what are no hashes of keys.
+
+    Raises:
+        RequestError: it is no array of them.
+    """
+    if not isinstance(hashes, np.ndarray) or hashes.dtype != np.uint64 or hashes.ndim != 1:
+        what = f"{hashes.ndim} of {hashes.dtype}" if isinstance(hashes, np.ndarray) else type(hashes).__name__
+        raise RequestError(f"expected a one-dimensional array of uint64, got {what}; see srj.sizing.hash_keys")
+
+
 class Shards:
     """A miss-ratio curve of a stream, from the keys whose hash is below a threshold.
 
@@ -111,8 +122,7 @@ class Shards:
         Raises:
             RequestError: no hashes.
         """
-        if hashes.dtype != np.uint64 or hashes.ndim != 1:
-            raise RequestError(f"expected a one-dimensional array of uint64, got {hashes.ndim} of {hashes.dtype}; see hash_keys")
+        check_hashes(hashes)
         self.references += hashes.size if references is None else references
         if self._seen is not None:
             # The last bits: the threshold looks at the first.

@@ -8,7 +8,7 @@ import numpy as np
 
 from srj.quantities import whole_number
 from srj.sizing.pattern import Pattern, Phase
-from srj.sizing.sampling import EXACT_KEYS, Shards
+from srj.sizing.sampling import EXACT_KEYS, Shards, check_hashes
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -56,7 +56,7 @@ class Watch:
     misses: it sleeps until the next one. What it knew of the keys' order is of no use then.
 
     Args:
-        memory: entries that memory can hold.
+        memory: entries that memory can hold, not bytes.
         compiled: as in `reuse_distances`.
 
     Attributes:
@@ -108,6 +108,7 @@ class Watch:
     def curve(self) -> MissRatioCurve:
         """The miss-ratio curve since the present search began; where there is no bound, of late.
 
+        Beside a bound it is of the few keys that watching takes, and says nothing that the bound does not say better.
         What is older counts half as much each time four times as many keys have come as memory holds.
         """
         return self._shards.curve()
@@ -131,7 +132,11 @@ class Watch:
 
         Returns:
             Whether they have been looked at, with others that had waited for that, or it has gone to sleep, or been woken.
+
+        Raises:
+            RequestError: no hashes.
         """
+        check_hashes(hashes)
         references = hashes.size if references is None else references
         if self._is_settled:
             return self._watch(hashes, references, missed)

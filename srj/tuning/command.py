@@ -100,7 +100,7 @@ def tune_trace(
         typer.Option(
             "--memory",
             metavar="SIZE",
-            help="Most memory of the cache: '512 MB' or '100_000 rows'. Default: no limit.",
+            help="Most memory of the cache: '512 MB', '100_000 rows' or bytes. Default: no limit.",
             rich_help_panel=_PRICES,
         ),
     ] = None,
@@ -124,7 +124,7 @@ def tune_trace(
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Leave out the curves of all policies: the choice alone.", rich_help_panel=_OUTPUT)
+        bool, typer.Option("--quick", help="Leave out the curves of all policies but LRU.", rich_help_panel=_OUTPUT)
     ] = False,
     output: Annotated[
         Path,
@@ -157,7 +157,8 @@ def tune_trace(
     Prints the miss ratios of all policies by the size of the cache, and the choice with its reasons; of the policies it
     recommends only those that cache= takes by name. Use the file by srj_enrich(..., config="srj.toml").
 
-    Exit codes: 0 done; 1 it could not be, with one sentence on standard error that says why; 2 the command is wrong.
+    Exit codes: 0 done; 1 it could not be, with one sentence on standard error that says why; 2 an option is
+    unknown, or its value of another kind.
 
     Example: srj tune orders.parquet --key product_id --memory '256 MB' --html tuning.html
     """
@@ -169,11 +170,14 @@ def tune_trace(
 
     try:
         names = _split(key)
+        if table_key and url is None:
+            raise RequestError("expected --table-key only with --url, whose table it is of; leave it out, or give --url")
+        limit = int(memory) if memory is not None and memory.isdecimal() else memory
         # Mistakes first, before minutes of reading.
         Prices(
             miss_cost=1 if miss_cost is None else miss_cost,
             row_bytes=row_bytes if row_bytes is not None else ROW_BYTES if url is None else 1,
-            memory=memory,
+            memory=limit,
             memory_cost=memory_cost,
         )
         if update_period is not None:
@@ -189,7 +193,7 @@ def tune_trace(
             prices = priced(
                 miss_cost=miss_cost,
                 row_bytes=row_bytes,
-                memory=memory,
+                memory=limit,
                 memory_cost=memory_cost,
                 table=None if url is None else Table(url),
                 key=_split(table_key) if table_key else names,

@@ -54,24 +54,24 @@ class KeySequence:
         return cls._of_hashes([hash_keys(keys)], 0)
 
     @classmethod
-    def from_chunks(cls, chunks: Iterable[Sequence[pa.Array]]) -> KeySequence:
+    def from_chunks(cls, chunks: Iterable[Sequence[pa.Array]], remedy: str = "name another column") -> KeySequence:
         """From pieces of the key's columns, which may be of any type that Arrow compares; 12 bytes a row are kept meanwhile.
 
         Raises:
-            RequestError: no row has a key.
+            RequestError: no row has a key; `remedy` says what to do then.
         """
         parts, nulls = [], 0
         for columns in chunks:
             hashes, left_out = _hashed(columns)
             parts.append(hashes)
             nulls += left_out
-        return cls._of_hashes(parts, nulls)
+        return cls._of_hashes(parts, nulls, remedy)
 
     @classmethod
-    def _of_hashes(cls, parts: list[U64], nulls: int) -> KeySequence:
+    def _of_hashes(cls, parts: list[U64], nulls: int, remedy: str = "name another column") -> KeySequence:
         hashes = np.concatenate(parts) if parts else np.zeros(0, np.uint64)
         if not hashes.size:
-            raise RequestError(f"expected a trace with at least one key, got none in {nulls:,} rows; name another column")
+            raise RequestError(f"expected a trace with at least one key, got none in {nulls:,} rows; {remedy}")
         distinct, codes = factorised(hashes)
         return cls(codes, distinct.to_numpy(zero_copy_only=False), nulls)
 

@@ -47,7 +47,7 @@ def page(tuning: Tuning) -> str:
             trial.policy,
             f"{trial.rows:,}",
             f"{trial.misses:,.0f}",
-            f"{float(tuning.prices.cost(trial.misses, trial.rows)):,.2f}",
+            f"{float(tuning.prices.cost(trial.misses, trial.rows)):,.4g}",
             form_of(trial),
         ]
         for trial in ranked(tuning)

@@ -124,7 +124,8 @@ def priced(
         measured, batch = _measured_cost(table, key, timeout, progress)
         if miss_cost is None and measured is not None:
             cost = measured
-            parts.append(f"{_time(cost)} a missed key measured at the table")
+            together = "" if batch is None else f" with {batch:,} asked together"
+            parts.append(f"{_time(cost)} a missed key measured at the table{together}")
         needed, rows_per_key = _measured_bytes(table, key, timeout)
         if row_bytes is None:
             width = needed
@@ -155,7 +156,7 @@ def _time(seconds: float) -> str:
     ('2 ms', '340 µs', '1.5 s')
     """
     for unit, factor in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= factor:
+        if seconds >= 0.9995 * factor:
             return f"{seconds / factor:,.3g} {unit}"
     return f"{seconds * 1e6:,.3g} µs"
 

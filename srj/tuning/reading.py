@@ -60,7 +60,8 @@ def read_trace(
     if (order_by is not None or where is not None) and not is_table:
         raise RequestError("expected order_by and where only for a table, got a file; leave them out")
     pieces = _of_table(str(source), key, order_by, where, timeout) if is_table else _of_file(Path(source), key)
-    return KeySequence.from_chunks(_first(pieces, rows, progress))
+    remedy = "name another column" if where is None else "correct the condition, or name another column"
+    return KeySequence.from_chunks(_first(pieces, rows, progress), remedy)
 
 
 def _first(pieces: Pieces, most: int | None, progress: Callable[[float | None, int], None]) -> Iterator[Sequence[pa.Array]]:

@@ -82,11 +82,11 @@ def _comment(text: str) -> str:
 def _bytes(number: float) -> str:
     """For people.
 
-    >>> _bytes(512), _bytes(2_500_000)
-    ('512 B', '2.5 MB')
+    >>> _bytes(512), _bytes(2_500_000), _bytes(999_900)
+    ('512 B', '2.5 MB', '1 MB')
     """
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= factor:
+        if number >= 0.9995 * factor:  # as it is rounded
             return f"{number / factor:,.3g} {unit}"
     return f"{number:.0f} B"
 
@@ -127,7 +127,11 @@ def facts(tuning: Tuning) -> list[tuple[str, str]]:
     trace = f"{tuning.trace}: {tuning.references:,} references to {tuning.distinct:,} keys"
     if tuning.nulls:
         trace += f"; {tuning.nulls:,} rows without a key left out"
-    limit = "no limit" if prices.memory is None else f"at most {prices.memory}"
+    limit = (
+        "no limit"
+        if prices.memory is None
+        else f"at most {_bytes(prices.memory) if isinstance(prices.memory, int) else prices.memory}"
+    )
     worth = f"{prices.memory_cost:g} s a GB" if prices.memory_cost else "costs nothing"
     batch = best.batch if isinstance(best.batch, str) else f"{best.batch[0]:,} to {best.batch[1]:,} keys"
     return [
@@ -190,5 +194,5 @@ def _trials_grid(tuning: Tuning) -> Grid:
         grid.add_column(heading, justify="left" if heading in ("policy", "") else "right")
     for trial in ranked(tuning):
         cost = float(tuning.prices.cost(trial.misses, trial.rows))
-        grid.add_row(escape(trial.policy), f"{trial.rows:,}", f"{trial.misses:,.0f}", f"{cost:,.2f}", form_of(trial))
+        grid.add_row(escape(trial.policy), f"{trial.rows:,}", f"{trial.misses:,.0f}", f"{cost:,.4g}", form_of(trial))
     return grid

@@ -79,7 +79,7 @@ class Tuning:
         trace: what was read, for people.
         references, distinct, nulls: rows with a key, keys, and rows without, which were left out.
         sizes: rows of a cache, at which the curves are.
-        curves: of every policy, LRU first; empty where they were not wanted.
+        curves: of every policy, LRU first; LRU's alone where the others were not wanted.
         trials: the simulations behind the pick.
         prices: what was weighed.
         best: the recommendation.
@@ -177,9 +177,9 @@ def tune(
     curve = lru_curve(keys)
     end = 0.3 if curves else 1.0
     picked = pick(keys, curve, prices, told=lambda step: progress(step, end / 2))
-    sizes = _sizes(keys.distinct)
+    sizes = _sizes(keys.distinct, picked.best.rows)
     mini = MiniSimulation(keys, _DRAWN_KEYS, _DRAWN_KEYS)
-    made = _curves(keys, curve, mini, sizes, lambda step, share: progress(step, end + (1 - end) * share)) if curves else ()
+    made = _curves(keys, curve, mini, sizes, curves, lambda step, share: progress(step, end + (1 - end) * share))
     progress("done", 1.0)
     best = picked.best
     batch, batch_reason = _batch(prices)
@@ -196,13 +196,13 @@ def tune(
         batch=batch,
         batch_reason=batch_reason,
     )
-    return Tuning(
-        trace, keys.references, keys.distinct, keys.nulls, sizes if curves else (), made, picked.trials, prices, recommended, notes
-    )
+    return Tuning(trace, keys.references, keys.distinct, keys.nulls, sizes, made, picked.trials, prices, recommended, notes)
 
 
-def _sizes(distinct: int) -> tuple[int, ...]:
-    return tuple(np.unique(np.geomspace(max(distinct / _RANGE, 1), np.ceil(SLACK * distinct), _SIZES).round().astype(int)).tolist())
+def _sizes(distinct: int, best: int) -> tuple[int, ...]:
+    """Of the curves; the recommended one among them, to compare with."""
+    spread = np.geomspace(max(distinct / _RANGE, 1), np.ceil(SLACK * distinct), _SIZES).round().astype(int)
+    return tuple(np.union1d(spread, best).tolist())
 
 
 def _curves(
@@ -210,9 +210,10 @@ def _curves(
     lru: MissRatioCurve,
     mini: MiniSimulation,
     sizes: tuple[int, ...],
+    every: bool,
     progress: Callable[[str, float], None],
 ) -> tuple[PolicyCurve, ...]:
-    known, others = set(usable()), [name for name in names() if name != "lru"]
+    known, others = set(usable()), [name for name in names() if name != "lru"] if every else []
     made = [PolicyCurve("lru", usable=True, ratios=tuple(lru.at(sizes).tolist()))]
     for number, policy in enumerate(others):
         progress(f"curve of {policy}", number / len(others))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 from srj.errors import RequestError
 from srj.sizing import Pattern, Phase, Watch, hash_keys, reuse_distances
 from tests.sizing.traces import intervals, zipf
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 BATCH = 5_000
 
@@ -119,6 +124,17 @@ def test_a_small_bound_that_becomes_smaller_is_noticed() -> None:
     assert watch.bound == 100
 
 
-def test_memory_for_no_entry_is_refused() -> None:
+@pytest.mark.parametrize("memory", [0, -5, "64 MB"])
+def test_memory_for_no_entry_is_refused(memory: int) -> None:
     with pytest.raises(RequestError, match="memory as a whole number from 1"):
-        Watch(0)
+        Watch(memory)
+
+
+@pytest.mark.parametrize("hashes", [[1, 2], np.arange(3), np.zeros((2, 2), np.uint64)])
+def test_what_are_no_hashes_is_refused_by_a_watch_that_searches_and_one_that_has_found(hashes: npt.NDArray[np.uint64]) -> None:
+    settled = Watch(80_000)
+    settled.add(hash_keys(intervals([10_000] * 3, [500] * 3, 3)))
+    assert settled.phase is not Phase.SEARCHING
+    for watch in (Watch(80_000), settled):
+        with pytest.raises(RequestError, match="array of uint64"):
+            watch.add(hashes)

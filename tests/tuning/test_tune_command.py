@@ -110,7 +110,9 @@ def test_as_json_with_a_price_of_memory(trace: Path, tmp_path: Path) -> None:
     toml = tmp_path / "new folder" / "srj.toml"
     done = tune(trace, "-k", "id", "--quick", "--json", "--memory", "20 kB", "--miss-cost", 0.002, "-o", toml)
     found: dict[str, Any] = json.loads(done.stdout)
-    assert (found["references"], found["curves"], found["best"]["rows"]) == (REFERENCES, [], 200)
+    assert (found["references"], found["best"]["rows"]) == (REFERENCES, 200)
+    assert [curve["policy"] for curve in found["curves"]] == ["lru"]
+    assert 200 in found["sizes"]
     assert found["best"]["cost"] == pytest.approx(0.002 * found["best"]["misses"])
     assert {"clock", "lfu", "sieve"} <= {trial["policy"] for trial in found["trials"] if trial["full"]}
     assert 'size = "20 kB"' in toml.read_text()
@@ -140,9 +142,11 @@ def test_prices_are_measured_and_the_trace_may_be_a_table(postgres: servers.Serv
     try:
         shown = tune(f"{postgres.url}#tuned_orders", *arguments, "--html", html).stdout
         as_json = tune(f"{postgres.url}#tuned_orders", *arguments, "--json").stdout
+        none = tune(f"{postgres.url}#tuned_orders", *arguments, "--where", "n < 0", code=1).stderr
     finally:
         postgres.execute("DROP TABLE tuned, tuned_orders")
-    assert "measured at the table" in shown
+    assert re.search(r"a missed key measured at the table with [\d,]+ asked together", shown)
+    assert "got none in 0 rows; correct the condition" in none
     assert "product of tuned_orders: 3,000 references to 500 keys" in shown
     assert postgres.password not in shown + toml.read_text() + html.read_text() + as_json
     lookup = parse_options({"config": toml}).lookup
@@ -180,6 +184,8 @@ def test_what_goes_wrong_at_a_server_is_one_sentence_without_the_password(postgr
         (["-k", "id", "--row-bytes", "inf"], "row_bytes as a finite number"),
         (["-k", "id", "--plot", "curves.pdf"], "'curves.pdf'; give it another name"),
         (["-k", "id", "--memory", "1 b"], "memory for at least 16 keys of 100 bytes, got '1 b'"),
+        (["-k", "id", "--memory", "1000"], "got 1000"),
+        (["-k", "id", "--table-key", "key"], "--table-key only with --url"),
         (["-k", "id", "--memory", "1 GB", "--row-bytes", "1e300"], "memory for at least 16 keys of 1e+300 bytes"),
     ],
 )
@@ -211,6 +217,12 @@ def test_memory_with_odd_blanks_is_written_as_toml_takes_it(trace: Path, tmp_pat
     lookup = parse_options({"config": toml}).lookup
     assert isinstance(lookup.cache, Cache)
     assert lookup.cache.size == "3 kB"
+
+
+def test_memory_may_be_a_number_of_bytes(trace: Path, tmp_path: Path) -> None:
+    shown = tune(trace, "-k", "id", "--quick", "--memory", "5000", "-o", tmp_path / "srj.toml").stdout
+    assert "memory at most 5 kB" in shown
+    assert 'size = "5000 b"' in (tmp_path / "srj.toml").read_text()
 
 
 def test_of_fewer_rows_than_are_simulated_the_reason_says_so(trace: Path, tmp_path: Path) -> None:
