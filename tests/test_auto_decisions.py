@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from srj.lookup.auto_size import AutoSize
+from srj.lookup.auto_size import Answered, AutoSize
 from srj.lookup.key_log import Read
 from srj.lookup.operator import Operator
 from srj.sizing import Costs, MissRatioCurve, Phase, Watch, best_size
@@ -247,7 +247,7 @@ def test_a_growth_that_failed_forbids_no_smaller_cache(auto: AutoSize, monkeypat
 
 def test_fixed_columns_are_no_part_of_what_stands_in_the_heap(auto: AutoSize) -> None:
     """A key's 80 rows of a text of 40 bytes: 3,200 bytes beside Arrow's offsets, whatever number of rows the table promised."""
-    auto._answered = lambda: (80 * (40.0 + auto._contents.inline_bytes), 80.0, 10)
+    auto._answered = lambda: Answered(10, 11 * 80.0, 11 * 80 * (40.0 + auto._contents.inline_bytes))
     auto._measure()
     assert auto._outside == pytest.approx(1.3 * 3_200)
 
@@ -266,7 +266,7 @@ def test_a_cache_that_keeps_nothing_learns_from_the_answers_how_many_pages_a_key
     try:
         auto = engine._auto
         assert auto is not None
-        auto._answered = lambda: (8_000.0, 80.0, 10)
+        auto._answered = lambda: Answered(10, 11 * 80.0, 11 * 8_000.0)
         auto._measure()
         assert auto._paged == pytest.approx(1.3 * 79)
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from srj.lookup.layout import WAYS
 from srj.sizing.pattern import Phase
@@ -50,6 +50,8 @@ _ROOMY = 1.5  # times that, where there is room: the fuller the memory of values
 _MANY_SETS = 10_000  # by which the bytes of an entry are told
 _NOTION = 1.25  # times the keys that fit: a notion so wrong is put right
 _NEARLY = 1.1  # times the room: what takes more is no matter of rounding
+_LEAST = 1_024  # entries, where they take no more of the memory than what waits has at least: fewer leave nothing of use
+_CROWDED = 0.1  # of the answers found no room: then what the cache holds does not tell what rows take
 _BETTER = 0.9  # of the seconds a row, for a move that only the model advises: it is right within a tenth
 
 
@@ -69,6 +71,28 @@ class Resizable(Protocol):
         ...
 
 
+class Answered(NamedTuple):
+    """What has been answered so far.
+
+    Attributes:
+        keys: how many.
+        rows: of these keys, and of one more that the table's description lets expect.
+        nbytes: that these rows take in Arrow.
+    """
+
+    keys: int
+    rows: float
+    nbytes: float
+
+    def since(self, before: Answered) -> tuple[float, float]:
+        """The bytes and the rows of a key, on average of those answered after the others."""
+        keys = self.keys - before.keys
+        return (self.nbytes - before.nbytes) / keys, (self.rows - before.rows) / keys
+
+
+_NOTHING = Answered(-1, 0.0, 0.0)
+
+
 class AutoSize:
     """Watches the keys, and moves memory between the cache and what waits.
 
@@ -84,7 +108,7 @@ class AutoSize:
         batching: what is known of the cost of lookups.
         turn: what this process's threads hold when they use the cache; held by who calls `see`.
         log: where other workers' keys are; None: there are none.
-        answered: what the rows of a key take, and how many these are, by what has been answered; and of how many keys.
+        answered: what has been.
         on_resize: called after a change, with the turn.
         compiled: as in `reuse_distances`.
     """
@@ -98,12 +122,14 @@ class AutoSize:
         turn: AbstractContextManager[object],
         *,
         log: KeyLog | None = None,
-        answered: Callable[[], tuple[float, float, int]],
+        answered: Callable[[], Answered],
         on_resize: Callable[[], None] = lambda: None,
         compiled: bool | None = None,
     ) -> None:
         self._memory, self._cache, self._contents, self._batching, self._turn = memory, cache, contents, batching, turn
         self._log, self._answered, self._on_resize, self._compiled = log, answered, on_resize, compiled
+        self._noted, self._refused, self._late, self._is_crowded = answered(), 0, answered().since(_NOTHING), False
+        self._refitted: tuple[float, float] | None = None
         self._measure()
         self.watch: Watch | None = None
         self._moving: threading.Thread | None = None
@@ -193,16 +219,18 @@ class AutoSize:
         """Look at the cache as it is now, whoever has made it so, and at what its rows take."""
         stats = self._cache.stats()
         self._bytes, self._entries = stats.bytes_reserved, stats.capacity
-        if stats.entries >= _ENOUGH:
-            # Its present rows say better than the description's estimates what a value takes, and how many a key has.
-            outside, paged = stats.outside / stats.entries, stats.pages_used / stats.entries
-        else:
+        self._note(stats)
+        # Its present rows say better than the description's estimates what a value takes, and how many a key has.
+        outside, paged = (stats.outside / stats.entries, stats.pages_used / stats.entries) if stats.entries else (0.0, 0.0)
+        if stats.entries < _ENOUGH or self._is_crowded:
             # What was answered says it too: a cache that is too small for such rows keeps none, and would stay so.
-            nbytes, rows, _ = self._answered()
-            outside = max(nbytes - rows * self._contents.inline_bytes, 0.0)
-            kept = stats.pages_used / stats.entries if stats.pages_used else 0.0
-            paged = max(kept, self._contents.pages_of(rows))
-        self._outside, self._heaviest = _MARGIN * outside, stats.heaviest
+            nbytes, rows = self._late if self._is_crowded else self._answered().since(_NOTHING)
+            answered, pages = max(nbytes - rows * self._contents.inline_bytes, 0.0), self._contents.pages_of(rows)
+            outside = max(outside, answered) if self._is_crowded else answered
+            paged = max(paged, pages)
+        # Where the heaviest so far is hardly more than the others, later ones will not be either.
+        margin = min(_MARGIN, max(stats.heaviest / outside, 1.0)) if outside and stats.heaviest else _MARGIN
+        self._outside, self._heaviest = margin * outside, stats.heaviest
         self._paged = _MARGIN * paged if paged else None
         if outside and stats.outside_room:
             self._entries = min(self._entries, int(stats.outside_room / outside))
@@ -210,6 +238,15 @@ class AutoSize:
             self._entries = min(self._entries, int(stats.pages / paged))
         geometry = self._contents.geometry(_MANY_SETS, self._outside, paged=self._paged)
         self._per_entry = self._contents.size(geometry) / (WAYS * _MANY_SETS)
+
+    def _note(self, stats: CacheStats) -> None:
+        """What has been answered of late, and whether much of it found no room."""
+        answered = self._answered()
+        keys = answered.keys - self._noted.keys
+        if keys >= _ENOUGH:
+            self._late = answered.since(self._noted)
+            self._is_crowded = stats.refused - self._refused >= _CROWDED * keys
+            self._noted, self._refused = answered, stats.refused
 
     def _decide(self, watch: Watch) -> None:
         now, news = time.monotonic(), (watch.phase, watch.bound)
@@ -219,7 +256,7 @@ class AutoSize:
         is_due = is_late and self._references - self._decided_at >= _FIRST_REFERENCES and now >= self._next_move
         if not (is_news or is_due) or now < self._next or self._is_moving:
             return
-        if not self._answered()[2] and not self._cache.stats().entries:
+        if not self._answered().keys and not self._cache.stats().entries:
             return  # nothing is known of the rows: a size by the description's estimates could be one that holds none
         self._decided, self._decided_at = news, self._references
         wanted = self._wanted(watch)
@@ -257,12 +294,26 @@ class AutoSize:
         self._measure()
         bound = watch.bound
         advised, self._advised = self._advised, 0
-        if bound is not None and (wanted := self._with_slack(bound, watch)) <= self._most:
+        if bound is not None and bound <= self._most:
+            wanted = min(max(self._with_slack(bound, watch), self._least), self._most)
             if watch.phase is Phase.SEARCHING:
                 return self._by_search(wanted, bound)
             return wanted if not self._entries / _TOO_LARGE <= wanted <= self._entries else None
         costs = self._costs
-        return self._by_knee(watch.curve()) if costs is None else self._by_costs(watch.curve(), costs, advised)
+        found = self._by_knee(watch.curve()) if costs is None else self._by_costs(watch.curve(), costs, advised)
+        return self._for_such_rows() if found is None and self._is_crowded else found
+
+    def _for_such_rows(self) -> int | None:
+        """As many entries as the cache's present bytes hold, if it is divided for the rows of late; None: it is already."""
+        of_rows = self._outside, self._paged or 0.0
+        if self._refitted is not None and all(new <= _NOTION * old for new, old in zip(of_rows, self._refitted, strict=True)):
+            return None
+        self._refitted = of_rows
+        return max(int(self._bytes / self._per_entry), 1)
+
+    @property
+    def _least(self) -> int:
+        return min(_LEAST, int(self._memory * FLOOR / self._per_entry))
 
     def _by_search(self, wanted: int, seen: int) -> int | None:
         """The search goes on, and has seen larger distances already: ahead of its end, so that the stream need not wait for it.
@@ -334,6 +385,7 @@ class AutoSize:
             outside *= _ROOMY
         heaviest = self._heaviest if self._heaviest * _PARTS <= self._memory * FLOOR else 0
         room, sets = max(self._bytes, int(self._memory * (1 - FLOOR))), max(2, -(-entries // WAYS))
+        outside *= min(entries / (sets * WAYS), 1.0)  # of whole sets a few entries may be more than have room for their values
         geometry = self._contents.geometry(sets, outside, heaviest, self._paged)
         while room < (nbytes := self._contents.size(geometry)) <= _NEARLY * room and sets > 2:
             # Where all is wanted that memory holds, whole sets and pages take a little more than their entries.
@@ -355,6 +407,7 @@ class AutoSize:
                 self._next_move = end + max(_REST_AFTER_MOVE * (end - begin), 0.0 if done else _REST_AFTER_FAILURE)
                 self._measure()
                 if done:
+                    self._noted, self._refused, self._is_crowded = self._answered(), self._cache.stats().refused, False
                     self._resizes += 1
                     if grows:
                         self._grown = seen, entries

@@ -15,6 +15,7 @@ import numpy as np
 from srj.databases import database
 from srj.databases.failures import shown
 from srj.errors import DatabaseError, LookupFailedError, MultipleMatchesError
+from srj.lookup.auto_size import Answered
 from srj.lookup.batching import Batching, Limits
 from srj.lookup.fetcher import Fetcher
 from srj.lookup.joined import concat_rows, row_bytes, run_sums
@@ -117,7 +118,7 @@ class Engine:
             self._batching,
             self._lock,
             self._attach,
-            lambda: (self.bytes_per_key, self._landed_rows / self._landed_keys, self._landed_keys - 1),
+            lambda: Answered(self._landed_keys - 1, self._landed_rows, self._landed_bytes),
             shared_as,
         )
         self._fetcher = Fetcher(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from srj.lookup.auto_size import Answered
     from srj.lookup.batching import Batching
     from srj.lookup.interface import Cache
     from srj.lookup.layout import Geometry, Memory
@@ -136,7 +137,7 @@ def make_auto_size(
     batching: Batching,
     turn: AbstractContextManager[object],
     on_resize: Callable[[], None],
-    answered: Callable[[], tuple[float, float, int]],
+    answered: Callable[[], Answered],
     name: str | None,
 ) -> AutoSize | None:
     """What sizes a cache that `make_cache` made of these, where the settings ask for that."""

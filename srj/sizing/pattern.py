@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     F64 = npt.NDArray[np.float64]
 
 _REPEATS = 3.0  # times MaxSRD: of n keys, 2.9 n references have come again by the time at which a distance of 0.98 n does
+# Times the root of the memory: of keys in no order, out of as many as memory holds, 12 have come again by then (their birthdays).
+_FEWEST = 5.0
+_COVERED = 0.85  # of the known keys: of n in no order so many come in 2 n references, less what is chance
+_LONG = 32.0  # times the floor in references: by then it says nothing more
 
 
 class Phase(Enum):
@@ -48,6 +52,7 @@ class State:
         stack_at_rise: `stack_size` when `max_srd` last rose.
         repeats: references since then whose key was known; as of all keys, where they are sampled.
         quiet: references since either rose.
+        covered: keys that have come since the last new one.
         references: all so far.
     """
 
@@ -57,6 +62,7 @@ class State:
     stack_at_rise: float = 0.0
     repeats: float = 0.0
     quiet: float = 0.0
+    covered: float = 0.0
     references: float = 0.0
 
 
@@ -66,21 +72,27 @@ class Pattern:
     Args:
         memory: entries that memory can hold; where StackSize reaches them the query gives up.
         growth: m, the length of B: by what share StackSize must grow after MaxSRD last rose.
-        repeats: known keys that must have come during B, so that a stream which hardly repeats is not taken for one that moves on;
-            three times as many as MaxSRD at least, for a query that begins late in an interval has seen no large distances yet.
-        quiet: rounds over all keys without a rise of either, after which the query is `CLOSED`.
+        repeats: known keys that must have come during B, after other keys, so that a stream which hardly repeats is not taken
+            for one that moves on; three times as many as MaxSRD at least, for a query that begins late in an interval has seen
+            no large distances yet.
+        quiet: rounds over all keys without a rise of either, after which the query is `CLOSED`, if most keys have come in them.
+        floor: a distance that was seen before the query began: a smaller one is no end, unless 1 + m times as many keys have come,
+            or it has long not been seen.
+
+    However few keys have come, the next may be of thousands: a query that has seen fewer than five times the root of the memory
+    ends at nothing.
 
     Example:
         >>> import numpy as np
         >>> from srj.sizing import reuse_distances
-        >>> keys = np.concatenate([100 * part + np.tile(np.arange(100), 5) for part in range(3)])
-        >>> pattern = Pattern(memory=10_000, repeats=20)
-        >>> pattern.add(reuse_distances(keys[:600])), pattern.bound
-        (<Phase.CLOSED: 'closed'>, 100)
+        >>> keys = np.concatenate([100 * part + np.tile(np.arange(100), 5) for part in range(9)])
+        >>> pattern = Pattern(memory=10_000)
+        >>> pattern.add(reuse_distances(keys)), pattern.bound, pattern.state.stack_size
+        (<Phase.MATCHED: 'matched'>, 100, 500.0)
     """
 
-    def __init__(self, memory: int, *, growth: float = 0.5, repeats: int = 100, quiet: float = 2.0) -> None:
-        self.memory, self.growth, self.repeats, self.quiet = memory, growth, repeats, quiet
+    def __init__(self, memory: int, *, growth: float = 0.5, repeats: int = 100, quiet: float = 2.0, floor: float = 0.0) -> None:
+        self.memory, self.growth, self.repeats, self.quiet, self.floor = memory, growth, repeats, quiet, floor
         self.state = State()
 
     @property
@@ -112,20 +124,59 @@ class Pattern:
         largest = np.maximum.accumulate(np.maximum(distances, state.max_srd))
         rises = largest > np.append(state.max_srd, largest[:-1])
         at_rise = np.maximum.accumulate(np.where(rises, stack, state.stack_at_rise))
-        repeats = weight * _since(~new, rises, state.repeats / weight)
+        # What comes twice running hits in any cache.
+        repeats = weight * _since(distances > 0, rises, state.repeats / weight)
         quiet = weight * _since(np.ones(new.size, np.bool_), rises | new, state.quiet / weight)
         are_enough = repeats >= np.maximum(self.repeats * weight, _REPEATS * largest)
-        matched = (largest >= 0) & (stack >= (1 + self.growth) * at_rise) & are_enough
-        closed = (largest >= 0) & (quiet >= self.quiet * stack)
+        fewest, floor = _FEWEST * self.memory**0.5, self._floor_after(weight * steps)
+        matched = (largest >= 0) & are_enough & (stack >= np.maximum(fewest, (1 + self.growth) * np.maximum(at_rise, floor)))
+        closed = (largest >= 0) & (quiet >= np.maximum(fewest, self.quiet * np.maximum(stack, floor)))
+        covered = _covered(distances, new, state.covered, closed, weight)
+        closed &= covered >= _COVERED * stack
         full = stack >= self.memory
         stops = np.flatnonzero(matched | closed | full)
         end = int(stops[0]) if stops.size else distances.size - 1
         state.max_srd, state.stack_size, state.stack_at_rise = float(largest[end]), float(stack[end]), float(at_rise[end])
-        state.repeats, state.quiet = float(repeats[end]), float(quiet[end])
+        state.repeats, state.quiet, state.covered = float(repeats[end]), float(quiet[end]), float(covered[end])
         state.references += weight * float(steps[end])
         if stops.size:
             state.phase = Phase.MATCHED if matched[end] else Phase.CLOSED if closed[end] else Phase.FULL
         return state.phase
+
+    def _floor_after(self, references: F64) -> F64:
+        return np.where(self.state.references + references < _LONG * self.floor, self.floor, 0.0)
+
+
+def _covered(
+    distances: npt.NDArray[np.int64] | F64, new: npt.NDArray[np.bool_], before: float, asked: npt.NDArray[np.bool_], weight: float
+) -> F64:
+    """How many keys have come since the last new one, up to and with each place; where that is asked, and behind the last new one.
+
+    A reference is its key's first in that time if and only if its distance is no less than their number. Each key is one step of
+    the loop, each time that all have come.
+
+    Args:
+        distances, new: of the references, and which are first touches.
+        before: the number before them.
+        asked: the places for which it has to be right; at others it may be 0.
+        weight: keys that each stands for.
+    """
+    covered = np.zeros(distances.size)
+    ends = np.append(np.flatnonzero(new), distances.size)
+    for number in np.unique(np.append(np.searchsorted(ends, np.flatnonzero(asked), side="right"), ends.size - 1)).tolist():
+        start, end = (int(ends[number - 1]) if number else 0), int(ends[number])
+        count = weight if number else before
+        if number:
+            covered[start] = count
+        first = start + 1 if number else 0
+        for place in (first + np.flatnonzero(distances[first:end] >= count)).tolist():
+            if distances[place] >= count:
+                count += weight
+                covered[place] = count
+        covered[start:end] = np.maximum.accumulate(covered[start:end])
+        if not number:
+            covered[start:end] = np.maximum(covered[start:end], before)
+    return covered
 
 
 def _since(counted: npt.NDArray[np.bool_], resets: npt.NDArray[np.bool_], before: float) -> F64:

@@ -185,11 +185,11 @@ class Watch:
             self._shards.fade(0.5)
             self._unfaded = 0
 
-    def _search(self, provisional: float | None) -> None:
+    def _search(self, provisional: float | None, *, floor: float = 0.0) -> None:
         self._provisional, self._is_settled = provisional, False
         self.is_asleep, self._refilling = False, 0.0
         self._without_miss = 0
-        self._pattern = Pattern(self.memory)
+        self._pattern = Pattern(self.memory, floor=floor)
         self._shards = Shards(keys=EXACT_KEYS, counted=False, compiled=self._compiled)
         self._rate_of_distances = 1.0
         self._unfaded = 0
@@ -221,7 +221,7 @@ class Watch:
         if counts[_LARGER] and self._pattern.bound is not None:
             largest = float(distances[distances < self.memory].max())
             if largest >= limit * (1 + self.noise):
-                self._search(min(largest + 1, self.memory))
+                self._search(min(largest + 1, self.memory), floor=largest)
                 return
         if self._epochs[self._newest, _PASSED] >= limit / _PER_LIMIT:
             self._newest = (self._newest - 1) % _EPOCHS

@@ -107,5 +107,5 @@ def test_the_knee_is_a_loops_length_and_all_of_a_straight_line() -> None:
 
 def test_what_are_no_hashes_is_refused() -> None:
     for keys in (np.arange(3), np.zeros((2, 2), np.uint64)):
-        with pytest.raises(RequestError, match=r"^expected a one-dimensional array of uint64, got .*; see hash_keys$"):
+        with pytest.raises(RequestError, match=r"^expected a one-dimensional array of uint64, got .*; see srj.sizing.hash_keys$"):
             Shards(0.05).add(keys)
