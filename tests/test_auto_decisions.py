@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from srj.lookup.auto_size import Answered, AutoSize
+from srj.lookup.auto_size import AutoSize
+from srj.lookup.entry_room import Answered
 from srj.lookup.key_log import Read
 from srj.lookup.operator import Operator
 from srj.sizing import Costs, MissRatioCurve, Phase, Watch, best_size
@@ -42,7 +43,7 @@ def auto() -> Iterator[AutoSize]:
 
 def test_a_move_that_only_the_model_advises_has_to_save_five_percent_twice(auto: AutoSize) -> None:
     """Lookups that cost the same a key want all the cache: the more of what comes again it can hold, the more that saves."""
-    most, costs = auto._most, Costs(auto._per_entry, event=100, fixed=0.0, each=1e-5)
+    most, costs = auto._most, Costs(auto._room.per_entry, event=100, fixed=0.0, each=1e-5)
     little, much = (MissRatioCurve(np.array([0.0, most / share]), np.array([1.0, 0.0]), 1e6) for share in (0.05, 0.9))
     by_lookup = costs._replace(fixed=1.0, each=0.0, most_keys=1e9)  # room to wait is all
 
@@ -60,12 +61,12 @@ def test_a_move_that_only_the_model_advises_has_to_save_five_percent_twice(auto:
 
 def test_what_the_model_advised_counts_at_the_next_decision_only(auto: AutoSize, monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour in which a bound decides makes old advice worthless."""
-    costs = Costs(auto._per_entry, event=100, fixed=0.0, each=1e-5)
+    costs = Costs(auto._room.per_entry, event=100, fixed=0.0, each=1e-5)
     much = MissRatioCurve(np.array([0.0, auto._most / 0.9]), np.array([1.0, 0.0]), 1e6)
     monkeypatch.setattr(AutoSize, "_costs", property(lambda _: costs))
     watch = Watched(Phase.FULL, None, much)
     assert auto._wanted(watch) is None
-    assert auto._wanted(Watched(Phase.CLOSED, int(auto._entries / 1.3), much)) is None
+    assert auto._wanted(Watched(Phase.CLOSED, int(auto._room.entries / 1.3), much)) is None
     assert auto._wanted(watch) is None
     assert auto._wanted(watch) is not None
 
@@ -75,9 +76,9 @@ def test_the_slack_of_a_tight_cache(
     auto: AutoSize, monkeypatch: pytest.MonkeyPatch, fixed: float, each: float, slack: float
 ) -> None:
     """1.25 entries a key where lookups cost by the key; the least where they cost the same whatever they ask."""
-    bound = int(0.7 * auto._memory / auto._per_entry)
+    bound = int(0.7 * auto._memory / auto._room.per_entry)
     curve = MissRatioCurve(np.array([0.0, bound]), np.array([1.0, 0.1]), 1e6)
-    costs = Costs(auto._per_entry, 100, fixed, each, most_keys=1e9)
+    costs = Costs(auto._room.per_entry, 100, fixed, each, most_keys=1e9)
     monkeypatch.setattr(AutoSize, "_costs", property(lambda _: costs))
     assert auto._with_slack(bound, Watched(Phase.MATCHED, bound, curve)) == pytest.approx(slack * bound, abs=2)
 
@@ -116,7 +117,7 @@ def test_before_costs_are_known_the_cache_goes_to_the_knee_if_that_is_far(auto: 
     def bends_at(entries: float) -> MissRatioCurve:
         return MissRatioCurve(np.array([0.0, entries, 20 * entries]), np.array([1.0, 0.3, 0.1]), 1e6)
 
-    present = auto._entries
+    present = auto._room.entries
     assert auto._by_knee(bends_at(present / 4)) == pytest.approx(1.15 * present / 4, rel=0.01)
     for near in (0.85, 1.2):
         assert auto._by_knee(bends_at(near * present / 1.15)) is None
@@ -124,10 +125,12 @@ def test_before_costs_are_known_the_cache_goes_to_the_knee_if_that_is_far(auto: 
 
 def test_where_memory_is_tight_a_working_set_has_more_than_the_least_only_if_what_waits_can_spare_it(auto: AutoSize) -> None:
     """By hand: 1.15 or 1.25 entries a key, of 70 % of what fits, the latter leaves the rows that wait three fifths of the room."""
-    bound = int(0.7 * auto._memory / auto._per_entry)
+    bound = int(0.7 * auto._memory / auto._room.per_entry)
     curve = MissRatioCurve(np.array([0.0, bound]), np.array([1.0, 0.1]), 1e6)
     least, fair = int(1.15 * bound), int(1.25 * bound)
-    by_key, by_lookup = (Costs(auto._per_entry, 100, fixed, each, most_keys=1e9) for fixed, each in ((1e-4, 1e-5), (0.03, 1e-6)))
+    by_key, by_lookup = (
+        Costs(auto._room.per_entry, 100, fixed, each, most_keys=1e9) for fixed, each in ((1e-4, 1e-5), (0.03, 1e-6))
+    )
     assert auto._hardly_dearer(fair, least, curve, by_key)
     assert not auto._hardly_dearer(fair, least, curve, by_lookup)
     assert not auto._hardly_dearer(fair, least, curve, None)
@@ -135,7 +138,7 @@ def test_where_memory_is_tight_a_working_set_has_more_than_the_least_only_if_wha
 
 def test_while_a_search_goes_on_the_cache_grows_only_where_it_does_not_hold_what_was_seen(auto: AutoSize) -> None:
     """By half at least, for how far it has to go is not known; where 1.5 entries a key are wanted, 1.48 are enough."""
-    present = auto._entries
+    present = auto._room.entries
     assert auto._by_search(int(1.5 * present / 1.48), int(present / 1.48)) is None
     assert auto._by_search(int(1.15 * present), present) == min(int(1.5 * present), auto._most)
 
@@ -223,11 +226,11 @@ def test_a_worker_that_does_not_read_looks_at_nothing_but_the_cache_s_bytes(
     auto: AutoSize, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     auto._log = Log(None)  # type: ignore[assignment]
-    auto._bytes = 1
-    monkeypatch.setattr(auto, "_measure", lambda: pytest.fail("measured in each batch"))
+    auto._room.nbytes = 1
+    monkeypatch.setattr(auto._room, "measure", lambda: pytest.fail("measured in each batch"))
     auto.see(np.arange(10, dtype=np.uint64), 10)
     assert auto.watch is None
-    assert auto._bytes == auto._cache.stats().bytes_reserved
+    assert auto._room.nbytes == auto._cache.stats().bytes_reserved
 
 
 def test_all_workers_keys_count_for_how_long_a_cache_stays_large(auto: AutoSize) -> None:
@@ -247,13 +250,13 @@ def test_a_growth_that_failed_forbids_no_smaller_cache(auto: AutoSize, monkeypat
 
 def test_fixed_columns_are_no_part_of_what_stands_in_the_heap(auto: AutoSize) -> None:
     """A key's 80 rows of a text of 40 bytes: 3,200 bytes beside Arrow's offsets, whatever number of rows the table promised."""
-    auto._answered = lambda: Answered(10, 11 * 80.0, 11 * 80 * (40.0 + auto._contents.inline_bytes))
-    auto._measure()
-    assert auto._outside == pytest.approx(1.3 * 3_200)
+    auto._room._answered = lambda: Answered(10, 11 * 80.0, 11 * 80 * (40.0 + auto._room._contents.inline_bytes))
+    auto._room.measure()
+    assert auto._room.outside == pytest.approx(1.3 * 3_200)
 
 
 def test_only_what_made_the_cache_larger_forbids_a_smaller_one(auto: AutoSize) -> None:
-    for entries, grown in ((auto._entries // 2, (0, 0)), (auto._entries, (0, auto._entries))):
+    for entries, grown in ((auto._room.entries // 2, (0, 0)), (auto._room.entries, (0, auto._room.entries))):
         auto._move(entries)
         assert auto._moving is not None
         auto._moving.join()
@@ -266,8 +269,8 @@ def test_a_cache_that_keeps_nothing_learns_from_the_answers_how_many_pages_a_key
     try:
         auto = engine._auto
         assert auto is not None
-        auto._answered = lambda: Answered(10, 11 * 80.0, 11 * 8_000.0)
-        auto._measure()
-        assert auto._paged == pytest.approx(1.3 * 79)
+        auto._room._answered = lambda: Answered(10, 11 * 80.0, 11 * 8_000.0)
+        auto._room.measure()
+        assert auto._room.paged == pytest.approx(1.3 * 79)
     finally:
         engine.close()

@@ -16,6 +16,7 @@ from srj.errors import RequestError
 from srj.lookup import auto_size
 from srj.lookup.layout import Contents
 from srj.lookup.make_cache import check_cache
+from srj.lookup.memory_limit import free_memory
 from srj.lookup.metrics import METRICS, PHASES
 from srj.lookup.operator import Operator
 from srj.options import Batch, Cache, parse_options
@@ -228,7 +229,7 @@ def test_a_cache_that_shall_have_all_it_may_gets_nearly_that(memory: int) -> Non
         joined(engine, np.arange(20_000))
         auto = engine._auto
         assert auto is not None
-        auto._measure()
+        auto._room.measure()
         auto._move(auto._most + 1)
         assert auto._moving is not None
         auto._moving.join()
@@ -348,6 +349,20 @@ def test_an_argument_replaces_the_cache_of_a_file_with_its_memory(tmp_path: Path
     assert parse_options({"config": file}).lookup.cache == Cache(size="auto", memory="16 MB")
     assert parse_options({"config": file, "cache": "1 MB"}).lookup.cache == Cache(size="1 MB")
     assert parse_options({"config": file, "memory": "8 MB"}).lookup.cache == Cache(size="auto", memory="8 MB")
+
+
+def test_of_memory_that_the_machine_does_not_have_what_waits_gets_none_either() -> None:
+    """One warning, and no more for both than half of what is free."""
+    free = free_memory()
+    assert free is not None
+    with pytest.warns(UserWarning, match="for want of room") as warned:
+        engine = scripted_engine(Scripted({}), unique=True, cache="auto", memory=400 * free)
+    try:
+        assert len(warned) == 1
+        assert engine._auto is not None
+        assert engine._auto._memory <= 0.6 * free
+    finally:
+        engine.close()
 
 
 def test_too_little_memory_is_told_as_the_user_wrote_it() -> None:

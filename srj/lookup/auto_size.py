@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from srj.lookup.layout import WAYS
+from srj.lookup.entry_room import EntryRoom
 from srj.sizing.pattern import Phase
 from srj.sizing.split import FLOOR, SLACK, Costs, best_size
 from srj.sizing.watch import Watch
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from srj.lookup.batching import Batching
+    from srj.lookup.entry_room import Answered
     from srj.lookup.interface import CacheStats
     from srj.lookup.key_log import KeyLog
     from srj.lookup.layout import Contents, Geometry
@@ -32,7 +33,6 @@ _REST = 200.0  # a decision: 0.5 %
 _REST_AFTER_MOVE = 20.0  # a move that the model advises: 5 %, which is what it has to save
 _REST_FOR_NEWS = 2.0  # a move to a new bound, which is certain and rare
 _REST_AFTER_FAILURE = 10.0  # seconds: for want of memory, which others may give back
-_PARTS = 8  # of the memory of values, as it is divided: each has to hold the heaviest entry
 _FIRST_REFERENCES = 50_000  # from one decision by the curve to the next
 _ROUNDS = 7  # times what memory holds
 # Times the entries that it was made larger for: so many keys are seen before it is made smaller again. Three intervals of ten
@@ -44,14 +44,8 @@ _FURTHER = 2.0  # times the entries that fit: so many keys are looked at before 
 _AMPLE = 1.5  # entries for each of a working set, where there is room
 _SLACK_IF_CHEAP = 1.25  # where lookups hardly cost more for it; where all keys are known: the tighter, the nearer to the processor
 _HARDLY = 1.02  # times the seconds a row
-_ENOUGH = 500  # entries that tell how long values are: of so many the mean is right within 5 % where they spread as far as it
-_MARGIN = 1.3  # times that mean is made room for, as later ones may be longer
-_ROOMY = 1.5  # times that, where there is room: the fuller the memory of values, the more of them are moved for a new one
-_MANY_SETS = 10_000  # by which the bytes of an entry are told
 _NOTION = 1.25  # times the keys that fit: a notion so wrong is put right
-_NEARLY = 1.1  # times the room: what takes more is no matter of rounding
 _LEAST = 1_024  # entries, where they take no more of the memory than what waits has at least: fewer leave nothing of use
-_CROWDED = 0.1  # of the answers found no room: then what the cache holds does not tell what rows take
 _BETTER = 0.9  # of the seconds a row, for a move that only the model advises: it is right within a tenth
 
 
@@ -69,28 +63,6 @@ class Resizable(Protocol):
     def give_up_resizing(self) -> None:
         """A change of size that goes on ends soon."""
         ...
-
-
-class Answered(NamedTuple):
-    """What has been answered so far.
-
-    Attributes:
-        keys: how many.
-        rows: of these keys, and of one more that the table's description lets expect.
-        nbytes: that these rows take in Arrow.
-    """
-
-    keys: int
-    rows: float
-    nbytes: float
-
-    def since(self, before: Answered) -> tuple[float, float]:
-        """The bytes and the rows of a key, on average of those answered after the others."""
-        keys = self.keys - before.keys
-        return (self.nbytes - before.nbytes) / keys, (self.rows - before.rows) / keys
-
-
-_NOTHING = Answered(-1, 0.0, 0.0)
 
 
 class AutoSize:
@@ -126,11 +98,9 @@ class AutoSize:
         on_resize: Callable[[], None] = lambda: None,
         compiled: bool | None = None,
     ) -> None:
-        self._memory, self._cache, self._contents, self._batching, self._turn = memory, cache, contents, batching, turn
-        self._log, self._answered, self._on_resize, self._compiled = log, answered, on_resize, compiled
-        self._noted, self._refused, self._late, self._is_crowded = answered(), 0, answered().since(_NOTHING), False
-        self._refitted: tuple[float, float] | None = None
-        self._measure()
+        self._memory, self._cache, self._batching, self._turn = memory, cache, batching, turn
+        self._log, self._on_resize, self._compiled = log, on_resize, compiled
+        self._room = EntryRoom(cache, contents, answered)
         self.watch: Watch | None = None
         self._moving: threading.Thread | None = None
         self._decided: tuple[Phase | None, int | None] = None, None
@@ -146,7 +116,7 @@ class AutoSize:
     def waiting_bytes(self) -> int:
         """That may wait in one operator: its share of what the cache leaves."""
         workers = 1 if self._log is None else self._log.workers
-        return max(int(max(self._memory - self._bytes, self._memory * FLOOR) / workers), 1)
+        return max(int(max(self._memory - self._room.nbytes, self._memory * FLOOR) / workers), 1)
 
     def waited(self, rows: int, nbytes: int, *, hits_wait: bool) -> None:
         """So many rows wait in so many bytes; they are of all kinds (`hits_wait`), or only such as miss."""
@@ -178,7 +148,7 @@ class AutoSize:
             read = self._log.exchange(hashes, missed)
             if read is None:
                 self.watch = None  # another process reads
-                self._bytes = self._cache.stats().bytes_reserved
+                self._room.look()
                 return
             if read.is_new:
                 self.watch = None
@@ -215,39 +185,6 @@ class AutoSize:
         self.watch = Watch(self._watched, compiled=self._compiled)
         self._references = self._looked_at = self._decided_at = self._measured_at = 0
 
-    def _measure(self) -> None:
-        """Look at the cache as it is now, whoever has made it so, and at what its rows take."""
-        stats = self._cache.stats()
-        self._bytes, self._entries = stats.bytes_reserved, stats.capacity
-        self._note(stats)
-        # Its present rows say better than the description's estimates what a value takes, and how many a key has.
-        outside, paged = (stats.outside / stats.entries, stats.pages_used / stats.entries) if stats.entries else (0.0, 0.0)
-        if stats.entries < _ENOUGH or self._is_crowded:
-            # What was answered says it too: a cache that is too small for such rows keeps none, and would stay so.
-            nbytes, rows = self._late if self._is_crowded else self._answered().since(_NOTHING)
-            answered, pages = max(nbytes - rows * self._contents.inline_bytes, 0.0), self._contents.pages_of(rows)
-            outside = max(outside, answered) if self._is_crowded else answered
-            paged = max(paged, pages)
-        # Where the heaviest so far is hardly more than the others, later ones will not be either.
-        margin = min(_MARGIN, max(stats.heaviest / outside, 1.0)) if outside and stats.heaviest else _MARGIN
-        self._outside, self._heaviest = margin * outside, stats.heaviest
-        self._paged = _MARGIN * paged if paged else None
-        if outside and stats.outside_room:
-            self._entries = min(self._entries, int(stats.outside_room / outside))
-        if paged:
-            self._entries = min(self._entries, int(stats.pages / paged))
-        geometry = self._contents.geometry(_MANY_SETS, self._outside, paged=self._paged)
-        self._per_entry = self._contents.size(geometry) / (WAYS * _MANY_SETS)
-
-    def _note(self, stats: CacheStats) -> None:
-        """What has been answered of late, and whether much of it found no room."""
-        answered = self._answered()
-        keys = answered.keys - self._noted.keys
-        if keys >= _ENOUGH:
-            self._late = answered.since(self._noted)
-            self._is_crowded = stats.refused - self._refused >= _CROWDED * keys
-            self._noted, self._refused = answered, stats.refused
-
     def _decide(self, watch: Watch) -> None:
         now, news = time.monotonic(), (watch.phase, watch.bound)
         is_news = news != self._decided and watch.bound is not None and now >= self._next_for_news
@@ -256,11 +193,11 @@ class AutoSize:
         is_due = is_late and self._references - self._decided_at >= _FIRST_REFERENCES and now >= self._next_move
         if not (is_news or is_due) or now < self._next or self._is_moving:
             return
-        if not self._answered().keys and not self._cache.stats().entries:
+        if not self._room.is_known:
             return  # nothing is known of the rows: a size by the description's estimates could be one that holds none
         self._decided, self._decided_at = news, self._references
         wanted = self._wanted(watch)
-        if wanted is not None and wanted < self._entries and self._seen - self._grown[0] < _STAYS * self._grown[1]:
+        if wanted is not None and wanted < self._room.entries and self._seen - self._grown[0] < _STAYS * self._grown[1]:
             wanted = None  # what comes and goes shall find its rows again
         self._next = time.monotonic() + _REST * (time.monotonic() - now)
         if wanted is not None:
@@ -278,7 +215,7 @@ class AutoSize:
         self._measured_at = self._references
         if watch.bound is not None and watch.phase is not Phase.SEARCHING:
             return
-        self._measure()
+        self._room.measure()
         if not watch.memory / _NOTION <= self._watched <= watch.memory * _NOTION:
             if watch.phase is Phase.SEARCHING:
                 watch.hold(self._watched)
@@ -291,46 +228,38 @@ class AutoSize:
 
     def _wanted(self, watch: Watch) -> int | None:
         """The entries that the cache should have; None: as many as now."""
-        self._measure()
+        self._room.measure()
         bound = watch.bound
         advised, self._advised = self._advised, 0
         if bound is not None and bound <= self._most:
             wanted = min(max(self._with_slack(bound, watch), self._least), self._most)
             if watch.phase is Phase.SEARCHING:
                 return self._by_search(wanted, bound)
-            return wanted if not self._entries / _TOO_LARGE <= wanted <= self._entries else None
+            return wanted if not self._room.entries / _TOO_LARGE <= wanted <= self._room.entries else None
         costs = self._costs
         found = self._by_knee(watch.curve()) if costs is None else self._by_costs(watch.curve(), costs, advised)
-        return self._for_such_rows() if found is None and self._is_crowded else found
-
-    def _for_such_rows(self) -> int | None:
-        """As many entries as the cache's present bytes hold, if it is divided for the rows of late; None: it is already."""
-        of_rows = self._outside, self._paged or 0.0
-        if self._refitted is not None and all(new <= _NOTION * old for new, old in zip(of_rows, self._refitted, strict=True)):
-            return None
-        self._refitted = of_rows
-        return max(int(self._bytes / self._per_entry), 1)
+        return self._room.for_such_rows() if found is None and self._room.is_crowded else found
 
     @property
     def _least(self) -> int:
-        return min(_LEAST, int(self._memory * FLOOR / self._per_entry))
+        return min(_LEAST, int(self._memory * FLOOR / self._room.per_entry))
 
     def _by_search(self, wanted: int, seen: int) -> int | None:
         """The search goes on, and has seen larger distances already: ahead of its end, so that the stream need not wait for it.
 
         What holds these is not made a little larger each time that they rise.
         """
-        present = self._entries
+        present = self._room.entries
         return min(max(wanted, int(_GROWTH * present)), self._most) if SLACK * seen > present else None
 
     def _by_knee(self, curve: MissRatioCurve) -> int | None:
-        present = self._entries
+        present = self._room.entries
         knee = min(int(curve.knee(int(self._most / SLACK)) * SLACK), self._most)
         return knee if knee and not present / _TOO_LARGE <= knee <= present * _TOO_LARGE else None
 
     def _by_costs(self, curve: MissRatioCurve, costs: Costs, before: int) -> int | None:
         """What the model advises twice: a lookup's cost is known within tens of percent, and many sizes cost nearly the same."""
-        best, present = best_size(curve, self._memory, costs), self._entries
+        best, present = best_size(curve, self._memory, costs), self._room.entries
         of_best, of_present = costs.seconds([best, present], curve.stretched(SLACK), self._memory)
         self._advised = (best > present) - (best < present) if of_best < _BETTER * of_present else 0
         return best if self._advised and self._advised == before else None
@@ -342,7 +271,7 @@ class AutoSize:
         if line is None or not self._event:
             return None
         return Costs(
-            self._per_entry,
+            self._room.per_entry,
             self._event,
             *line,
             in_flight=self._batching.in_flight,
@@ -374,26 +303,18 @@ class AutoSize:
     @property
     def _most(self) -> int:
         """Entries that the memory holds beside the least that waits."""
-        return int(self._memory * (1 - FLOOR) / self._per_entry)
+        return int(self._memory * (1 - FLOOR) / self._room.per_entry)
 
     def _is_ample(self, entries: float) -> bool:
-        return entries * self._per_entry <= self._memory / 2
+        return entries * self._room.per_entry <= self._memory / 2
 
     def _move(self, entries: int) -> None:
-        outside = self._outside
-        if self._is_ample(entries):
-            outside *= _ROOMY
-        heaviest = self._heaviest if self._heaviest * _PARTS <= self._memory * FLOOR else 0
-        room, sets = max(self._bytes, int(self._memory * (1 - FLOOR))), max(2, -(-entries // WAYS))
-        outside *= min(entries / (sets * WAYS), 1.0)  # of whole sets a few entries may be more than have room for their values
-        geometry = self._contents.geometry(sets, outside, heaviest, self._paged)
-        while room < (nbytes := self._contents.size(geometry)) <= _NEARLY * room and sets > 2:
-            # Where all is wanted that memory holds, whole sets and pages take a little more than their entries.
-            sets -= max(1, sets // 64)
-            geometry = self._contents.geometry(sets, outside, heaviest, self._paged)
-        if nbytes > room:
-            return  # rows so large that even a few take more
-        grows, seen = nbytes > self._bytes, self._seen
+        most = max(self._room.nbytes, int(self._memory * (1 - FLOOR)))
+        found = self._room.geometry(entries, most, least_waiting=self._memory * FLOOR, is_ample=self._is_ample(entries))
+        if found is None:
+            return
+        geometry, nbytes = found
+        grows, seen = nbytes > self._room.nbytes, self._seen
 
         def run() -> None:
             begin, done = time.monotonic(), False
@@ -405,9 +326,9 @@ class AutoSize:
             with self._turn:
                 self._next_for_news = end + _REST_FOR_NEWS * (end - begin)
                 self._next_move = end + max(_REST_AFTER_MOVE * (end - begin), 0.0 if done else _REST_AFTER_FAILURE)
-                self._measure()
+                self._room.measure()
                 if done:
-                    self._noted, self._refused, self._is_crowded = self._answered(), self._cache.stats().refused, False
+                    self._room.moved()
                     self._resizes += 1
                     if grows:
                         self._grown = seen, entries

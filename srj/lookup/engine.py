@@ -15,8 +15,8 @@ import numpy as np
 from srj.databases import database
 from srj.databases.failures import shown
 from srj.errors import DatabaseError, LookupFailedError, MultipleMatchesError
-from srj.lookup.auto_size import Answered
 from srj.lookup.batching import Batching, Limits
+from srj.lookup.entry_room import Answered
 from srj.lookup.fetcher import Fetcher
 from srj.lookup.joined import concat_rows, row_bytes, run_sums
 from srj.lookup.keys import Keys

@@ -11,7 +11,7 @@ from srj.lookup.cache import ColumnarCache
 from srj.lookup.key_log import open_log
 from srj.lookup.layout import Contents
 from srj.lookup.map_file import executor_folder, open_map
-from srj.lookup.memory_limit import address_room
+from srj.lookup.memory_limit import address_room, free_memory
 from srj.lookup.private_cache import PrivateCache
 from srj.lookup.reference_cache import ReferenceCache
 from srj.lookup.shared_cache import SharedCache
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from srj.lookup.auto_size import Answered
     from srj.lookup.batching import Batching
+    from srj.lookup.entry_room import Answered
     from srj.lookup.interface import Cache
     from srj.lookup.layout import Geometry, Memory
     from srj.lookup.map_file import MapFile
@@ -96,13 +96,24 @@ def make_cache(spec: LookupSpec, shared_as: str | None = None) -> Cache:
         _less(asked, made, "the address space that spark.executor.pyspark.memory leaves")
     if map_file is not None:
         return SharedCache(map_file, maker.over, opened)
+    return _private(maker, nbytes, least, is_auto=settings.cache.is_auto)
+
+
+def _private(maker: CacheMaker, nbytes: int, least: int, *, is_auto: bool) -> Cache:
+    """A smaller cache than asked for is better than a task that fails."""
+    asked, reason = nbytes, ""
     while True:
         try:
-            return PrivateCache(maker.over) if settings.cache.is_auto else maker.over(None)
-        except RequestError as error:  # a smaller cache is better than a task that fails
+            made = PrivateCache(maker.over) if is_auto else maker.over(None)
+        except RequestError as error:
             if nbytes <= least:
                 raise
-            nbytes = size["size_bytes"] = _less(nbytes, max(nbytes // 2, least), str(error))
+            reason = reason or str(error)
+            nbytes = maker.size["size_bytes"] = max(nbytes // 2, least)
+        else:
+            if nbytes < asked:
+                _less(asked, nbytes, reason)
+            return made
 
 
 def _usable_map(name: str, nbytes: int, maker: CacheMaker, *, most: int | None) -> MapFile | None:
@@ -126,9 +137,8 @@ def _usable_map(name: str, nbytes: int, maker: CacheMaker, *, most: int | None) 
     return None
 
 
-def _less(asked: int, given: int, reason: str) -> int:
+def _less(asked: int, given: int, reason: str) -> None:
     warnings.warn(f"expected {asked:,} bytes for the cache, got {given:,} in this worker for want of room: {reason}", stacklevel=4)
-    return given
 
 
 def make_auto_size(
@@ -148,8 +158,9 @@ def make_auto_size(
     if log is None and isinstance(cache, SharedCache):
         return None  # each worker would size the cache of all by its own part of the keys
     contents = CacheMaker(spec, options).contents
-    room = address_room()  # for a new cache beside the old one
-    memory = options.memory_bytes if room is None else min(options.memory_bytes, room)
+    # Of the address space for a new cache beside the old one; of the machine's memory, of which others want a part too, half.
+    rooms = [address_room(), None if (free := free_memory()) is None else free // 2]
+    memory = min([options.memory_bytes, *(room for room in rooms if room is not None)])
     return AutoSize(memory, cache, contents, batching, turn, log=log, answered=answered, on_resize=on_resize)
 
 

@@ -48,6 +48,7 @@ class MissRatioCurve:
         Args:
             distances: of all references, as from `reuse_distances`.
         """
+        distances = np.asarray(distances, np.int64)
         counts = np.bincount(distances[distances >= 0])
         return cls.from_counts(counts.astype(np.float64), distances.size - int(counts.sum()))
 

@@ -128,7 +128,7 @@ class Pattern:
         repeats = weight * _since(distances > 0, rises, state.repeats / weight)
         quiet = weight * _since(np.ones(new.size, np.bool_), rises | new, state.quiet / weight)
         are_enough = repeats >= np.maximum(self.repeats * weight, _REPEATS * largest)
-        fewest, floor = _FEWEST * self.memory**0.5, self._floor_after(weight * steps)
+        fewest, floor = _FEWEST * self.memory**0.5, self._floor_after(np.asarray(weight * steps, np.float64))
         matched = (largest >= 0) & are_enough & (stack >= np.maximum(fewest, (1 + self.growth) * np.maximum(at_rise, floor)))
         closed = (largest >= 0) & (quiet >= np.maximum(fewest, self.quiet * np.maximum(stack, floor)))
         covered = _covered(distances, new, state.covered, closed, weight)

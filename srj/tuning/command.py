@@ -44,7 +44,8 @@ def tune_trace(
         ),
     ],
     rows: Annotated[
-        int | None, typer.Option("--rows", min=1, help="Read so many rows from the top. Default: all.", rich_help_panel=_TRACE)
+        int | None,
+        typer.Option("--rows", min=1, max=2**63 - 1, help="Read so many rows from the top. Default: all.", rich_help_panel=_TRACE),
     ] = None,
     order_by: Annotated[
         str | None,
@@ -164,7 +165,8 @@ def tune_trace(
     """
     from srj.table import Table  # noqa: PLC0415  `srj --help` needs none of these
     from srj.tuning import priced, tune  # noqa: PLC0415
-    from srj.tuning.picture import form_of  # noqa: PLC0415
+    from srj.tuning.page import PAGE_MARK  # noqa: PLC0415
+    from srj.tuning.picture import PICTURE_MARKS, form_of  # noqa: PLC0415
     from srj.tuning.prices import ROW_BYTES, Prices  # noqa: PLC0415
     from srj.tuning.report import check_own  # noqa: PLC0415
 
@@ -187,7 +189,11 @@ def tune_trace(
         if plot is not None:
             form_of(plot)
         _check_places(trace, output, plot, html)
-        check_own(output)
+        check_own(output, "--output")
+        if html is not None:
+            check_own(html, "--html", [PAGE_MARK.encode()])
+        if plot is not None:
+            check_own(plot, "--plot", PICTURE_MARKS)
         with _bars() as bars:
             measuring = None if url is None else bars.add_task("measuring the table", total=None)
             prices = priced(
@@ -283,11 +289,12 @@ def _read(
 def _write(found: Tuning, output: Path, plot: Path | None, html: Path | None) -> None:
     from srj.tuning.report import write  # noqa: PLC0415
 
-    found.write(output)
+    # The settings last: where they are, all is.
     if plot is not None:
         found.plot(plot)
     if html is not None:
         write(html, found.html().encode())
+    found.write(output)
 
 
 def _print(found: Tuning, written: list[Path], *, as_json: bool) -> None:

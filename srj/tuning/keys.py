@@ -58,10 +58,16 @@ class KeySequence:
         """From pieces of the key's columns, which may be of any type that Arrow compares; 12 bytes a row are kept meanwhile.
 
         Raises:
-            RequestError: no row has a key; `remedy` says what to do then.
+            RequestError: no row has a key; `remedy` says what to do then. Or the pieces' types are such that one key would be two.
         """
         parts, nulls = [], 0
+        first: list[pa.DataType] = []
         for columns in chunks:
+            types = [column.type for column in columns]
+            first = first or types
+            for one, other in zip(first, types, strict=True):
+                if _kind(one) != _kind(other):
+                    raise RequestError(f"expected keys of one type in all files, got {one} and {other}; write them anew with one")
             hashes, left_out = _hashed(columns)
             parts.append(hashes)
             nulls += left_out
@@ -95,6 +101,20 @@ class KeySequence:
             taken[0] = True
         numbers = (np.cumsum(taken, dtype=np.int32) - 1).astype(np.int32)
         return KeySequence(numbers[self.codes[taken[self.codes]]], self.hashes[taken])
+
+
+def _kind(type_: pa.DataType) -> str:
+    """Types of one kind hash what is equal alike."""
+    if pa.types.is_dictionary(type_):
+        return _kind(type_.value_type)
+    kinds = {
+        "whole numbers": (pa.types.is_integer, pa.types.is_boolean),
+        "decimals": (pa.types.is_decimal,),
+        "texts": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+        "bytes": (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view),
+        f"timestamps in {getattr(type_, 'unit', '')}": (pa.types.is_timestamp,),
+    }
+    return next((kind for kind, tests in kinds.items() if any(test(type_) for test in tests)), str(type_))
 
 
 def _hashed(columns: Sequence[pa.Array]) -> tuple[U64, int]:

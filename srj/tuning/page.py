@@ -21,6 +21,10 @@ _STYLE = (
 )
 
 
+PAGE_MARK = '<!doctype html><html lang="en"><meta charset="utf-8"><title>srj tune: '
+"""What a page begins with."""
+
+
 def page(tuning: Tuning) -> str:
     """The page.
 
@@ -30,7 +34,7 @@ def page(tuning: Tuning) -> str:
     picture = base64.b64encode(drawn(tuning)).decode()
     facts_rows = "".join(f"<tr><td><b>{escape(label)}</b></td><td>{escape(text)}</td></tr>" for label, text in facts(tuning))
     parts = [
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>srj tune: {escape(tuning.trace)}</title>',
+        f"{PAGE_MARK}{escape(tuning.trace)}</title>",
         f"<style>{_STYLE}</style><h1>{escape(tuning.trace)}</h1><table class=facts>{facts_rows}</table>",
         f"<h2>srj.toml</h2><pre>{escape(tuning.toml())}</pre>",
         f'<h2>{CURVES_TITLE}</h2><img alt="miss ratio over the cache\'s rows" src="data:image/png;base64,{picture}">',

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from srj.tuning.tuning import Tuning
 
 
+PICTURE_MARKS = (b"\x89PNG\r\n", b"<?xml")
+"""What pictures of either form begin with."""
+
+
 def form_of(path: str | Path) -> Literal["png", "svg"]:
     """What a picture of this name is.
 

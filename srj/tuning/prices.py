@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, inf, isinf
+from math import ceil, inf
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ MISS_COST = 0.001
 """Seconds for a missed key where nobody says; a guess, which only matters where memory has a price too."""
 LEAST_ROWS = 16
 """Of the smallest cache that is simulated: one set of the columnar cache."""
+_MOST = 1e15  # of bytes or seconds
 _KEYS = 100_000  # of a cache by which the bytes of a key's rows are measured
 GB = 1e9
 
@@ -61,8 +62,10 @@ class Prices:
         number_from("row_bytes", self.row_bytes, 1)
         number_from("memory_cost", self.memory_cost, 0)
         for name in ("miss_cost", "row_bytes", "memory_cost"):
-            if isinf(getattr(self, name)):
-                raise RequestError(f"expected {name} as a finite number, got {getattr(self, name)}; give a smaller one")
+            if getattr(self, name) > _MOST:
+                raise RequestError(
+                    f"expected {name} as a number of at most {_MOST:g}, got {getattr(self, name):g}; give a smaller one"
+                )
         if self.memory is not None:
             amount, unit = parse_size(self.memory)
             if unit == "bytes" and amount < LEAST_ROWS * self.row_bytes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import asdict
 from math import ceil
 from pathlib import Path
@@ -15,6 +17,8 @@ from srj.errors import RequestError
 from srj.quantities import parse_size
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from srj.tuning.simulating import Trial
@@ -105,19 +109,43 @@ def write(path: str | Path, content: bytes) -> None:
         raise RequestError(f"expected a file that can be written, got {str(path)!r}: {error.strerror}; choose another") from None
 
 
-def check_own(path: Path) -> None:
-    """Refuse to replace settings that somebody wrote himself.
+def _try_to_make(path: Path) -> None:
+    """Raises OSError where a new file, or its folder, can't be made."""
+    if path.parent.exists():
+        with path.open("xb"):  # whoever is allowed by the file's mode may be refused by its system
+            pass
+        path.unlink()
+        return
+    nearest = next(folder for folder in path.parents if folder.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def check_own(path: Path, option: str, marks: Sequence[bytes] = (_MARK.encode(),)) -> None:
+    """Refuse a file that can't be written, or that somebody else wrote; before anything is read, as far as that can be known.
+
+    Args:
+        path: the file.
+        option: by which it was given.
+        marks: what one of srj's own begins with.
 
     Raises:
-        RequestError: there is a file of another origin, or none can be read there.
+        RequestError: there is a file of another origin, or what is no file, or none can be made or read there.
     """
     try:
-        known = not path.exists() or path.read_bytes().startswith(_MARK.encode())
+        if path.exists():
+            if not path.is_file():
+                raise RequestError(f"expected a file for {option}, got {str(path)!r}, which is none; choose another")
+            with path.open("r+b") as file:
+                known = file.read(max(map(len, marks))).startswith(tuple(marks))
+        else:
+            known = True
+            _try_to_make(path)
     except OSError as error:
         raise RequestError(f"expected a file that can be written, got {str(path)!r}: {error.strerror}; choose another") from None
     if not known:
         raise RequestError(
-            f"expected no file {str(path)!r}, or one by srj tune, got another's; give a different --output, or move it"
+            f"expected no file {str(path)!r}, or one by srj tune, got another's; give a different {option}, or move it"
         )
 
 

@@ -193,3 +193,29 @@ def test_a_large_table_comes_in_several_pieces(postgres: servers.Server) -> None
     assert len(told) == 3
     assert told[-1] == 150_000
     assert np.array_equal(keys.codes, np.arange(150_000) % 40_000)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (pa.array([1]), pa.array(["1"])),
+        (pa.array([1]), pa.array([1.0])),
+        (pa.array([1], pa.date32()), pa.array([86_400_000], pa.date64())),
+        (pa.array([1000], pa.timestamp("us")), pa.array([1_000_000], pa.timestamp("ns"))),
+    ],
+)
+def test_pieces_in_which_one_key_would_be_two_are_refused(one: pa.Array, other: pa.Array) -> None:
+    with pytest.raises(RequestError, match="expected keys of one type in all files, got "):
+        KeySequence.from_chunks([[one], [other]])
+
+
+def test_pieces_may_differ_in_what_makes_no_other_key() -> None:
+    """Widths of whole numbers, forms of texts, zones, scales."""
+    for one, other in (
+        (pa.array([7], pa.int32()), pa.array([7], pa.int64())),
+        (pa.array(["a"]), pa.array(["a"]).dictionary_encode()),
+        (pa.array(["a"]), pa.array(["a"], pa.large_string())),
+        (pa.array([5], pa.timestamp("us")), pa.array([5], pa.timestamp("us", "UTC"))),
+        (pa.array([Decimal("1.5")]), pa.array([Decimal("1.500")])),
+    ):
+        assert KeySequence.from_chunks([[one], [other]]).distinct == 1

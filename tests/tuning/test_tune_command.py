@@ -180,13 +180,16 @@ def test_what_goes_wrong_at_a_server_is_one_sentence_without_the_password(postgr
         (["-k", "id", "--row-bytes", "0"], "row_bytes"),
         (["-k", "id", "--update-period", "soon"], "'soon'"),
         (["-k", "id", "--order-by", "id"], "only for a table"),
-        (["-k", "id", "--memory-cost", "inf"], "memory_cost as a finite number"),
-        (["-k", "id", "--row-bytes", "inf"], "row_bytes as a finite number"),
+        (["-k", "id", "--memory-cost", "inf"], "memory_cost as a number of at most 1e+15"),
+        (["-k", "id", "--row-bytes", "inf"], "row_bytes as a number of at most 1e+15"),
         (["-k", "id", "--plot", "curves.pdf"], "'curves.pdf'; give it another name"),
         (["-k", "id", "--memory", "1 b"], "memory for at least 16 keys of 100 bytes, got '1 b'"),
         (["-k", "id", "--memory", "1000"], "got 1000"),
         (["-k", "id", "--table-key", "key"], "--table-key only with --url"),
-        (["-k", "id", "--memory", "1 GB", "--row-bytes", "1e300"], "memory for at least 16 keys of 1e+300 bytes"),
+        (["-k", "id", "--memory", "1 GB", "--row-bytes", "1e10"], "memory for at least 16 keys of 1e+10 bytes"),
+        (["-k", "id", "--row-bytes", "1e308"], "row_bytes as a number of at most 1e+15"),
+        (["-k", "id", "--html", "/proc/page.html"], "expected a file that can be written, got '/proc/page.html'"),
+        (["-k", "id", "--plot", "/dev/null/x.svg"], "expected a file that can be written, got"),
     ],
 )
 def test_mistakes_are_one_sentence(trace: Path, tmp_path: Path, arguments: list[str], expected: str) -> None:
@@ -253,6 +256,21 @@ def test_a_file_that_somebody_wrote_is_not_replaced(trace: Path, tmp_path: Path)
     for limit in (50, 60):
         tune(trace, "-k", "id", "--quick", "--memory", f"{limit} rows", "-o", toml)
     assert 'size = "60 rows"' in toml.read_text()
+
+
+def test_no_page_of_somebody_else_is_replaced_and_no_device_is_read(trace: Path, tmp_path: Path) -> None:
+    """Before anything is read: /dev/full never ends."""
+    mine, toml, picture = tmp_path / "mine.html", tmp_path / "srj.toml", tmp_path / "mine.png"
+    for path in (mine, picture):
+        path.write_text("my own")
+    for arguments in (["--html", mine], ["--plot", picture], ["-o", "/dev/full"], ["-o", tmp_path]):
+        given = [*(() if "-o" in arguments else ("-o", toml)), *arguments]
+        done = tune(trace, "-k", "id", "--quick", *given, code=1)
+        assert re.fullmatch(r"srj: expected [^\n]*(or one by srj tune, got another's|which is none)[^\n]*\n", done.stderr)
+        assert done.stdout == ""
+    assert (mine.read_text(), picture.read_text(), toml.exists()) == ("my own", "my own", False)
+    for _ in range(2):
+        tune(trace, "-k", "id", "--quick", "-o", toml, "--html", tmp_path / "page.html", "--plot", tmp_path / "curves.svg")
 
 
 def test_without_matplotlib_a_plot_is_refused_at_once(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
