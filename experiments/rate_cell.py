@@ -37,6 +37,7 @@ Way = Literal["one by one", "srj", "srj auto"]
 _WARM = 3  # times the distinct keys that go before, so that the cache holds what it would hold after a long stream
 _SAMPLE = 50_000  # keys by which the hit ratio is foreseen
 _ALL_AT_ONCE = 1e9  # rows a second, more than anything carries
+_OPENINGS = 3  # of one lookup a row, which has two modes, by where the system puts client and server
 _FOR_EVER = "1 d"  # how long a lookup may wait to be filled where, as in the thesis, only its size decides
 
 
@@ -161,7 +162,8 @@ class _Bench:
         if cell.delay:
             url = stack.enter_context(far_away(url, cell.delay / 1000))
         contents = last_distinct(stream.before, self._capacity)
-        self._join = stack.enter_context(closing(self._made(url, table, contents)))
+        self._open = lambda: stack.enter_context(closing(self._made(url, table, contents)))
+        self._join = self._open()
         self._misses = _expected_misses(contents, self._keys, self._capacity)
         self._taken = 0
         self._distances: list[tuple[float, int, int]] = []
@@ -170,16 +172,26 @@ class _Bench:
         self._plain_joins: list[Checksum] = []
 
     def measure(self) -> Measurement:
-        """Search, and say what was seen."""
+        """Search, and say what was seen; one by one each time that it is opened, of which the best counts."""
         cell = self._cell
         precision = Precision(cell.share, cell.least_seconds, cell.most_seconds, cell.tries)
         if cell.way == "srj auto":
             self._carries(Trial(_ALL_AT_ONCE, cell.settling, waiting=0, growth=int(_ALL_AT_ONCE)))
         found = highest_rate(self._carries, self._grain, precision)
+        opened = [found.rate]
+        while cell.way == "one by one" and cell.tries > 1 and len(opened) < _OPENINGS:
+            counts, self._counts, self._join = self._counts, {}, self._open()
+            again = highest_rate(self._carries, self._grain, precision)
+            opened.append(again.rate)
+            if again.rate > found.rate:
+                found = again
+            else:
+                self._counts = counts
         rows, hits, lookups, keys = self._counts[found.rate]
         figures = {
             "rate": found.rate,
             "above": found.above,
+            **({"opened": [round(rate, 1) for rate in opened]} if len(opened) > 1 else {}),
             # As in a simulation: of rows that wait for the same key but one is a miss.
             "hit_ratio": 1 - keys / max(rows, 1),
             "hit_at_once": hits / max(rows, 1),

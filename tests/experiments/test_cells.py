@@ -74,3 +74,13 @@ def test_an_order_constraint_in_seconds_bounds_the_distance(url: str) -> None:
     assert 0 < some["distance"] <= round(0.002 * some["rate"])
     assert free["distance"] > 0
     assert free["predicted_distance"] > 0
+
+
+def test_one_lookup_a_row_is_opened_three_times_and_the_best_counts(url: str) -> None:
+    """Where rates are found with two tries; every row of all openings is a plain join's."""
+    [cell] = rate_cell.cells_of("smoke", {"way": "one by one", "tries": 2})
+    measured = rate_cell.run(cell, url)
+    assert measured.output == measured.plain_join
+    assert len(measured.figures["opened"]) == 3
+    assert measured.figures["rate"] == pytest.approx(max(measured.figures["opened"]), abs=0.1)
+    assert measured.figures["lookups"] > 0
