@@ -13,10 +13,9 @@ import pyarrow as pa
 import pytest
 
 from srj.errors import RequestError
-from srj.lookup import auto_size
+from srj.lookup import auto_size, make_cache
 from srj.lookup.layout import Contents
 from srj.lookup.make_cache import check_cache
-from srj.lookup.memory_limit import free_memory
 from srj.lookup.metrics import METRICS, PHASES
 from srj.lookup.operator import Operator
 from srj.options import Batch, Cache, parse_options
@@ -351,16 +350,16 @@ def test_an_argument_replaces_the_cache_of_a_file_with_its_memory(tmp_path: Path
     assert parse_options({"config": file, "memory": "8 MB"}).lookup.cache == Cache(size="auto", memory="8 MB")
 
 
-def test_of_memory_that_the_machine_does_not_have_what_waits_gets_none_either() -> None:
-    """One warning, and no more for both than half of what is free."""
-    free = free_memory()
-    assert free is not None
-    with pytest.warns(UserWarning, match="for want of room") as warned:
-        engine = scripted_engine(Scripted({}), unique=True, cache="auto", memory=400 * free)
+def test_of_memory_that_the_machine_does_not_have_what_waits_gets_none_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One warning, and no more for both than half of what is free, what the cache has taken of it included."""
+    free = iter([50_000_000, 50_000_000, 37_500_000])
+    monkeypatch.setattr(make_cache, "free_memory", lambda: next(free, 37_500_000))
+    with pytest.warns(UserWarning, match=r"^expected 9,999,000,000 bytes for the cache and what waits, got 25,000,000 ") as warned:
+        engine = scripted_engine(Scripted({}), unique=True, cache="auto", memory=9_999_000_000)
     try:
         assert len(warned) == 1
-        assert engine._auto is not None
-        assert engine._auto._memory <= 0.6 * free
+        assert engine.cache_stats().bytes_reserved <= 12_500_000
+        assert engine.waiting_bytes(0, 0, hits_wait=False) <= 12_600_000  # type: ignore[operator]
     finally:
         engine.close()
 

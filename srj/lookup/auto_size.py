@@ -45,7 +45,8 @@ _AMPLE = 1.5  # entries for each of a working set, where there is room
 _SLACK_IF_CHEAP = 1.25  # where lookups hardly cost more for it; where all keys are known: the tighter, the nearer to the processor
 _HARDLY = 1.02  # times the seconds a row
 _NOTION = 1.25  # times the keys that fit: a notion so wrong is put right
-_LEAST = 1_024  # entries, where they take no more of the memory than what waits has at least: fewer leave nothing of use
+_LEAST = 1_024  # entries, or as many as a sixteenth of the memory holds: a smaller cache would leave what waits hardly more
+_NEARLY = 1.1  # times the entries that it has: not worth a move
 _BETTER = 0.9  # of the seconds a row, for a move that only the model advises: it is right within a tenth
 
 
@@ -152,6 +153,7 @@ class AutoSize:
                 return
             if read.is_new:
                 self.watch = None
+                self._room.begin()
             hashes, references, missed = read.hashes, read.references, read.missed
         self._seen += references
         if self.watch is not None:
@@ -233,6 +235,8 @@ class AutoSize:
         advised, self._advised = self._advised, 0
         if bound is not None and bound <= self._most:
             wanted = min(max(self._with_slack(bound, watch), self._least), self._most)
+            if wanted == self._most and self._room.entries >= wanted / _NEARLY:
+                return None  # it has all that there is, but for what whole sets take
             if watch.phase is Phase.SEARCHING:
                 return self._by_search(wanted, bound)
             return wanted if not self._room.entries / _TOO_LARGE <= wanted <= self._room.entries else None

@@ -101,6 +101,7 @@ class Engine:
         # The estimate counts as one key seen, so that the first real ones outweigh it.
         self._landed_keys, self._landed_bytes = 1, expected_bytes(spec.description)
         self._landed_rows = spec.description.rows_per_key
+        self._answered = Answered(0, self._landed_rows, self._landed_bytes)
         self._stored_keys, self._stored_bytes = self._landed_keys, self._landed_bytes
         self._failure: Exception | None = None
         # Keys stored together leave a cache that is not larger no room for each other: they would count as what it can't keep.
@@ -118,7 +119,7 @@ class Engine:
             self._batching,
             self._lock,
             self._attach,
-            lambda: Answered(self._landed_keys - 1, self._landed_rows, self._landed_bytes),
+            lambda: self._answered,
             shared_as,
         )
         self._fetcher = Fetcher(
@@ -287,6 +288,8 @@ class Engine:
         self._landed_keys += len(flight)
         self._landed_rows += flight.landed_rows.num_rows
         self._landed_bytes += _row_bytes(flight)
+        # At once, for who reads it holds no lock.
+        self._answered = Answered(self._landed_keys - 1, self._landed_rows, self._landed_bytes)
 
     def _store_if_much(self) -> None:
         """Keep what waits to be stored bounded though nobody looks into the cache; in the batch thread."""

@@ -71,9 +71,9 @@ class EntryRoom:
 
     def __init__(self, cache: Measured, contents: Contents, answered: Callable[[], Answered]) -> None:
         self._cache, self._contents, self._answered = cache, contents, answered
-        self._noted, self._refused, self._late = answered(), 0, answered().since(_NOTHING)
-        self._fitted: tuple[float, float] | None = None
-        self.is_crowded = False
+        self._late = answered().since(_NOTHING)
+        self._divided = self._fitted = 0.0, 0.0
+        self.begin()
         self.measure()
 
     def look(self) -> None:
@@ -96,10 +96,10 @@ class EntryRoom:
             # What was answered says it too: a cache that is too small for such rows keeps none, and would stay so.
             nbytes, rows = self._late if self.is_crowded else self._answered().since(_NOTHING)
             answered, pages = max(nbytes - rows * self._contents.inline_bytes, 0.0), self._contents.pages_of(rows)
-            outside = max(outside, answered) if self.is_crowded else answered
+            outside = max(outside, answered)
             paged = max(paged, pages)
-        # Where the heaviest so far is hardly more than the others, later ones will not be either.
-        margin = min(_MARGIN, max(stats.heaviest / outside, 1.0)) if outside and stats.heaviest else _MARGIN
+        # Where the heaviest so far is hardly more than the others, later ones will not be either; if it was kept, that is.
+        margin = min(_MARGIN, stats.heaviest / outside) if 0 < outside <= stats.heaviest and not self.is_crowded else _MARGIN
         self.outside, self.heaviest = margin * outside, stats.heaviest
         self.paged = _MARGIN * paged if paged else None
         if outside and stats.outside_room:
@@ -109,17 +109,20 @@ class EntryRoom:
         geometry = self._contents.geometry(_MANY_SETS, self.outside, paged=self.paged)
         self.per_entry = self._contents.size(geometry) / (WAYS * _MANY_SETS)
 
-    def moved(self) -> None:
-        """The cache has another size: what found no room in the old one says nothing of it."""
+    def begin(self) -> None:
+        """What found no room until now says nothing of what will."""
         self._noted, self._refused, self.is_crowded = self._answered(), self._cache.stats().refused, False
+
+    def moved(self) -> None:
+        """The cache has the last `geometry`."""
+        self._fitted = self._divided
+        self.begin()
 
     def for_such_rows(self) -> int | None:
         """As many entries as the cache's present bytes hold, divided for the rows of late; None: they were already, for such."""
         of_rows = self.outside, self.paged or 0.0
-        if self._fitted is not None and all(new <= _OTHER * old for new, old in zip(of_rows, self._fitted, strict=True)):
-            return None
-        self._fitted = of_rows
-        return max(int(self.nbytes / self.per_entry), 1)
+        is_fit = all(new <= _OTHER * old for new, old in zip(of_rows, self._fitted, strict=True))
+        return None if is_fit else max(int(self.nbytes / self.per_entry), 1)
 
     def geometry(self, entries: int, most: int, *, least_waiting: float, is_ample: bool) -> tuple[Geometry, int] | None:
         """The sizes of a cache for so many, and its bytes.
@@ -127,12 +130,13 @@ class EntryRoom:
         Args:
             entries: wanted.
             most: bytes.
-            least_waiting: bytes: a part of the memory of values is not larger, whatever the heaviest entry takes.
+            least_waiting: bytes: for an entry of which eight take more no part of the memory of values is made.
             is_ample: give values more room than they need.
 
         Returns:
             None where even a few take more.
         """
+        self._divided = self.outside, self.paged or 0.0
         sets = max(2, -(-entries // WAYS))
         # Of whole sets a few entries may be more than have room for their values.
         outside = self.outside * (_ROOMY if is_ample else 1.0) * min(entries / (sets * WAYS), 1.0)

@@ -61,7 +61,7 @@ class CacheMaker:
         self._lives: dict[str, float | None] = {"ttl": settings.ttl, "missing_ttl": settings.missing_ttl}
         self.contents = Contents.of(self._key_types, self._columns, **self._of_what)
         if cache.is_auto:
-            self.size: dict[str, int | None] = {"size_bytes": int(cache.memory_bytes * _FAIR), "size_rows": None}
+            self.size: dict[str, int | None] = {"size_bytes": int(available(cache.memory_bytes) * _FAIR), "size_rows": None}
         else:
             amount, unit = parse_size(cache.size)
             self.size = {"size_bytes": amount if unit == "bytes" else None, "size_rows": amount if unit == "rows" else None}
@@ -81,6 +81,8 @@ def make_cache(spec: LookupSpec, shared_as: str | None = None) -> Cache:
     contents, size = maker.contents, maker.size
     asked = nbytes = contents.nbytes(**size)
     least = contents.nbytes(size_bytes=None, size_rows=1)
+    if settings.cache.is_auto and (there := available(settings.cache.memory_bytes)) < settings.cache.memory_bytes:
+        _less(settings.cache.memory_bytes, there, "no more than half of what is free is taken", what="the cache and what waits")
     room = address_room()
     most = None if room is None else max(room, least)
     if most is not None and nbytes > most:
@@ -137,8 +139,19 @@ def _usable_map(name: str, nbytes: int, maker: CacheMaker, *, most: int | None) 
     return None
 
 
-def _less(asked: int, given: int, reason: str) -> None:
-    warnings.warn(f"expected {asked:,} bytes for the cache, got {given:,} in this worker for want of room: {reason}", stacklevel=4)
+def available(memory: int, held: int = 0) -> int:
+    """As much of what cache="auto" was given as the machine can spare: half of what is free, for others want a part too.
+
+    Args:
+        memory: bytes that were given.
+        held: bytes that the cache has taken of it already.
+    """
+    free = free_memory()
+    return memory if free is None else max(min(memory, (free + held) // 2), 1)
+
+
+def _less(asked: int, given: int, reason: str, *, what: str = "the cache") -> None:
+    warnings.warn(f"expected {asked:,} bytes for {what}, got {given:,} in this worker for want of room: {reason}", stacklevel=4)
 
 
 def make_auto_size(
@@ -158,9 +171,9 @@ def make_auto_size(
     if log is None and isinstance(cache, SharedCache):
         return None  # each worker would size the cache of all by its own part of the keys
     contents = CacheMaker(spec, options).contents
-    # Of the address space for a new cache beside the old one; of the machine's memory, of which others want a part too, half.
-    rooms = [address_room(), None if (free := free_memory()) is None else free // 2]
-    memory = min([options.memory_bytes, *(room for room in rooms if room is not None)])
+    memory, room = available(options.memory_bytes, cache.stats().bytes_reserved), address_room()
+    if room is not None:  # for a new cache beside the old one
+        memory = min(memory, room)
     return AutoSize(memory, cache, contents, batching, turn, log=log, answered=answered, on_resize=on_resize)
 
 

@@ -26,6 +26,8 @@ _COVERS = 4.0  # references for each key until hardly one of a working set has n
 _MISSED = 20  # sampled distances that the old pattern would have had in that time
 _RARE = 0.02  # of the known keys may have come again after longer than a smaller bound
 _OFTEN = 0.1  # of those looked at last: where so many have, there is none, which is known at a tenth of the cost
+_SEVERAL = 5  # sampled distances: so many are no stray key's
+_FULL_BEFORE = 1.6  # times a distance in keys: a query that waits for more than 1.5 times as many would be full before
 _FADES = 4  # times as many references as memory holds keys
 _EPOCHS, _PER_LIMIT = 128, 16  # of the recent past; as many references as the bound has entries are so many
 # Windows of the recent past that are looked at: up to where the next one's part begins.
@@ -219,9 +221,13 @@ class Watch:
         limit = self._limit
         counts = np.bincount(np.searchsorted(self._edges, distances), minlength=self._edges.size + 1)
         if counts[_LARGER] and self._pattern.bound is not None:
-            largest = float(distances[distances < self.memory].max())
-            if largest >= limit * (1 + self.noise):
-                self._search(min(largest + 1, self.memory), floor=largest)
+            within = distances[distances < self.memory]
+            larger = within[within >= limit * (1 + self.noise)]
+            if larger.size:
+                largest = float(larger.max())
+                # One key that strays says nothing of the others; and where it is near the memory, no query would end before.
+                floor = min(largest, self.memory / _FULL_BEFORE) if larger.size >= _SEVERAL else 0.0
+                self._search(min(largest + 1, self.memory), floor=floor)
                 return
         if self._epochs[self._newest, _PASSED] >= limit / _PER_LIMIT:
             self._newest = (self._newest - 1) % _EPOCHS

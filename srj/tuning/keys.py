@@ -61,13 +61,12 @@ class KeySequence:
             RequestError: no row has a key; `remedy` says what to do then. Or the pieces' types are such that one key would be two.
         """
         parts, nulls = [], 0
-        first: list[pa.DataType] = []
+        kinds: dict[int, pa.DataType] = {}
         for columns in chunks:
-            types = [column.type for column in columns]
-            first = first or types
-            for one, other in zip(first, types, strict=True):
+            for position, other in enumerate(column.type for column in columns if not pa.types.is_null(column.type)):
+                one = kinds.setdefault(position, other)
                 if _kind(one) != _kind(other):
-                    raise RequestError(f"expected keys of one type in all files, got {one} and {other}; write them anew with one")
+                    raise RequestError(f"expected keys of one type in all pieces, got {one} and {other}; write them anew with one")
             hashes, left_out = _hashed(columns)
             parts.append(hashes)
             nulls += left_out

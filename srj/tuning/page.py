@@ -45,7 +45,8 @@ def page(tuning: Tuning) -> str:
             for curve in tuning.curves
         )
         parts.append(_table(["policy", *(f"{size:,}" for size in tuning.sizes)], rows))
-        parts.append("<p>* in its exact form only: shown to compare, not recommended</p>")
+        if not all(curve.usable for curve in tuning.curves):
+            parts.append("<p>* in its exact form only: shown to compare, not recommended</p>")
     trials = (
         [
             trial.policy,

@@ -98,11 +98,11 @@ class _Search:
         """LRU too: in a cache no larger than some batches it does better than its curve, as a batch's keys are stored together."""
         race = Race(self.keys, rows)
         halves = []
-        for policy in policies:
+        done = [trial for trial in self.trials if trial.full and trial.rows == rows and trial.policy in policies]
+        for policy in (policy for policy in policies if policy not in {trial.policy for trial in done}):
             self.told(f"{policy} with {rows:,} rows, half the way")
             halves.append(race.enter(policy))
         halves.sort(key=self.cost)
-        done: list[Trial] = []
         is_alike = True  # the second half to the first
         for number, trial in enumerate(halves):
             if number >= _FINALISTS and (is_alike or self.cost(trial) >= min(map(self.cost, done))):

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from srj.tuning.tuning import Tuning
 
 
-PICTURE_MARKS = (b"\x89PNG\r\n", b"<?xml")
-"""What pictures of either form begin with."""
+_MAKER = "srj tune"
+PICTURE_MARKS = (_MAKER.encode(),)
+"""What stands near the beginning of pictures of either form."""
 
 
 def form_of(path: str | Path) -> Literal["png", "svg"]:
@@ -63,6 +64,6 @@ def drawn(tuning: Tuning, form: Literal["png", "svg"] = "png") -> bytes:
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small", ncols=2)
         content = io.BytesIO()
-        metadata = {"Software": None} if form == "png" else {"Date": None}
+        metadata = {"Software": _MAKER} if form == "png" else {"Date": None, "Creator": _MAKER}
         figure.savefig(content, format=form, metadata=metadata)
     return content.getvalue()

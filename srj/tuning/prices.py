@@ -21,7 +21,7 @@ ROW_BYTES = 100
 MISS_COST = 0.001
 """Seconds for a missed key where nobody says; a guess, which only matters where memory has a price too."""
 LEAST_ROWS = 16
-"""Of the smallest cache that is simulated: one set of the columnar cache."""
+"""Of the smallest cache that is simulated: two sets of the columnar cache."""
 _MOST = 1e15  # of bytes or seconds
 _KEYS = 100_000  # of a cache by which the bytes of a key's rows are measured
 GB = 1e9

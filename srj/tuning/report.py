@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 _MARK = "# Found by srj tune"
+_HEAD = 4_096  # bytes of a file in which its mark stands
 
 
 def as_json(tuning: Tuning) -> dict[str, Any]:
@@ -127,7 +128,7 @@ def check_own(path: Path, option: str, marks: Sequence[bytes] = (_MARK.encode(),
     Args:
         path: the file.
         option: by which it was given.
-        marks: what one of srj's own begins with.
+        marks: of which one of srj's own has one near its beginning.
 
     Raises:
         RequestError: there is a file of another origin, or what is no file, or none can be made or read there.
@@ -137,7 +138,8 @@ def check_own(path: Path, option: str, marks: Sequence[bytes] = (_MARK.encode(),
             if not path.is_file():
                 raise RequestError(f"expected a file for {option}, got {str(path)!r}, which is none; choose another")
             with path.open("r+b") as file:
-                known = file.read(max(map(len, marks))).startswith(tuple(marks))
+                head = file.read(_HEAD)
+                known = any(mark in head for mark in marks)
         else:
             known = True
             _try_to_make(path)
@@ -181,8 +183,8 @@ def show(tuning: Tuning, console: Console) -> None:
     for label, text in facts(tuning):
         grid.add_row(f"[bold]{label}", escape(text))
     console.print(grid)
-    if tuning.curves:
-        console.print(_curves_grid(tuning))
+    console.print(_curves_grid(tuning))
+    if not all(curve.usable for curve in tuning.curves):
         console.print("* in its exact form only: shown to compare, not recommended", highlight=False)
     console.print(_trials_grid(tuning))
     for note in tuning.notes:

@@ -9,6 +9,7 @@ import pytest
 
 from srj.errors import RequestError
 from srj.sizing import Pattern, Phase, Watch, hash_keys, reuse_distances
+from srj.sizing.pattern import _Coverage
 from tests.sizing.traces import intervals, zipf
 
 if TYPE_CHECKING:
@@ -138,3 +139,46 @@ def test_what_are_no_hashes_is_refused_by_a_watch_that_searches_and_one_that_has
     for watch in (Watch(80_000), settled):
         with pytest.raises(RequestError, match="array of uint64"):
             watch.add(hashes)
+
+
+@pytest.mark.parametrize("weight", [1.0, 4.0])
+def test_coverage_counts_the_keys_since_the_last_new_one_however_it_is_asked(weight: float) -> None:
+    """By brute force, in batches cut at random, asked at some of their places only; sampled distances are scaled."""
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        keys = np.repeat(rng.integers(0, rng.integers(1, 40), rng.integers(1, 200)), rng.integers(1, 4))
+        distances = reuse_distances(keys).astype(np.float64)
+        distances[distances > 0] *= weight
+        coverage, seen, since = _Coverage(), set[int](), set[int]()
+        for part in np.split(np.arange(keys.size), np.sort(rng.integers(0, keys.size + 1, 4))):
+            wanted = []
+            for key in keys[part].tolist():
+                since = since | {key} if key in seen else {key}
+                seen.add(key)
+                wanted.append(weight * len(since))
+            new, asked = distances[part] < 0, rng.random(part.size) < rng.choice([0.0, 0.1, 1.0])
+            if asked.any():
+                found = coverage.at(distances[part], new, asked, weight)
+                assert found[asked].tolist() == np.array(wanted)[asked].tolist()
+                assert found[-1] == wanted[-1]
+            elif part.size:
+                coverage.skip(distances[part], new, weight)
+
+
+def test_a_loop_after_keys_that_never_come_again_is_closed() -> None:
+    """A third of the known keys: no round ever covers them."""
+    keys, watch = np.concatenate([10_000 + np.arange(1_000), np.tile(np.arange(2_000), 60)]), Watch(20_000)
+    for start in range(0, keys.size, 1_000):
+        watch.add(hash_keys(keys[start : start + 1_000]))
+    assert (watch.phase, watch.bound, watch.searches) == (Phase.CLOSED, 2_000, 1)
+
+
+def test_one_stray_key_costs_a_moving_stream_its_bound_for_an_interval_or_two() -> None:
+    """It comes again after 70,000 others, of 80,000 that memory holds; the search after it ends at the intervals' 5,000."""
+    keys, watch = intervals([50_000] * 20, [5_000] * 20, 3), Watch(80_000)
+    keys[[100, 750_000]] = -1
+    for start in range(0, keys.size, BATCH):
+        watch.add(hash_keys(keys[start : start + BATCH]))
+    assert watch.phase is not Phase.FULL
+    assert watch.bound is not None
+    assert 4_900 <= watch.bound <= 5_100

@@ -205,7 +205,7 @@ def test_a_large_table_comes_in_several_pieces(postgres: servers.Server) -> None
     ],
 )
 def test_pieces_in_which_one_key_would_be_two_are_refused(one: pa.Array, other: pa.Array) -> None:
-    with pytest.raises(RequestError, match="expected keys of one type in all files, got "):
+    with pytest.raises(RequestError, match="expected keys of one type in all pieces, got "):
         KeySequence.from_chunks([[one], [other]])
 
 
@@ -217,5 +217,6 @@ def test_pieces_may_differ_in_what_makes_no_other_key() -> None:
         (pa.array(["a"]), pa.array(["a"], pa.large_string())),
         (pa.array([5], pa.timestamp("us")), pa.array([5], pa.timestamp("us", "UTC"))),
         (pa.array([Decimal("1.5")]), pa.array([Decimal("1.500")])),
+        (pa.array([7]), pa.nulls(3)),
     ):
         assert KeySequence.from_chunks([[one], [other]]).distinct == 1

@@ -124,8 +124,9 @@ def test_as_json_with_a_price_of_memory(trace: Path, tmp_path: Path) -> None:
 def test_simulations_are_listed_once_those_in_full_first() -> None:
     """Each by its cost."""
     found = tuning.tune(KeySequence.of(zipf(60_000, 6_000, 1.0, 3)), Prices(memory_cost=20_000.0), curves=False)
-    listed = ranked(found)
-    assert len(set(listed)) == len(listed) == len(set(found.trials))
+    listed, full = ranked(found), [(trial.policy, trial.rows) for trial in found.trials if trial.full]
+    assert len(set(full)) == len(full)
+    assert set(listed) == set(found.trials)
     keys = [(not trial.full, found.prices.cost(trial.misses, trial.rows)) for trial in listed]
     assert keys == sorted(keys)
 
@@ -261,16 +262,16 @@ def test_a_file_that_somebody_wrote_is_not_replaced(trace: Path, tmp_path: Path)
 def test_no_page_of_somebody_else_is_replaced_and_no_device_is_read(trace: Path, tmp_path: Path) -> None:
     """Before anything is read: /dev/full never ends."""
     mine, toml, picture = tmp_path / "mine.html", tmp_path / "srj.toml", tmp_path / "mine.png"
-    for path in (mine, picture):
-        path.write_text("my own")
+    mine.write_text("my own")
+    picture.write_bytes(PNG + b"a photo")
     for arguments in (["--html", mine], ["--plot", picture], ["-o", "/dev/full"], ["-o", tmp_path]):
         given = [*(() if "-o" in arguments else ("-o", toml)), *arguments]
         done = tune(trace, "-k", "id", "--quick", *given, code=1)
         assert re.fullmatch(r"srj: expected [^\n]*(or one by srj tune, got another's|which is none)[^\n]*\n", done.stderr)
         assert done.stdout == ""
-    assert (mine.read_text(), picture.read_text(), toml.exists()) == ("my own", "my own", False)
-    for _ in range(2):
-        tune(trace, "-k", "id", "--quick", "-o", toml, "--html", tmp_path / "page.html", "--plot", tmp_path / "curves.svg")
+    assert (mine.read_text(), picture.read_bytes(), toml.exists()) == ("my own", PNG + b"a photo", False)
+    for form in ("svg", "png") * 2:
+        tune(trace, "-k", "id", "--quick", "-o", toml, "--html", tmp_path / "page.html", "--plot", tmp_path / f"curves.{form}")
 
 
 def test_without_matplotlib_a_plot_is_refused_at_once(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
