@@ -24,7 +24,7 @@ from srj.lookup.engine import Engine
 from srj.table import DatabaseUrl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy.typing as npt
 
@@ -162,7 +162,7 @@ class _Bench:
         if cell.delay:
             url = stack.enter_context(far_away(url, cell.delay / 1000))
         contents = last_distinct(stream.before, self._capacity)
-        self._open = lambda: stack.enter_context(closing(self._made(url, table, contents)))
+        self._open: Callable[[], Join] = lambda: stack.enter_context(closing(self._made(url, table, contents)))
         self._join = self._open()
         self._misses = _expected_misses(contents, self._keys, self._capacity)
         self._taken = 0

@@ -154,17 +154,19 @@ def test_where_lookups_are_dear_room_to_wait_is_worth_more_than_cache() -> None:
     """By hand: rows that wait fill lookups of 10 ms each, whatever their size; seconds a row are the same for every split."""
     curve = MissRatioCurve(np.array([0.0, 1_000.0]), np.array([1.0, 0.5]), 1e6)
     costs = Costs(entry=100, event=100, fixed=0.01, each=0.0, most_keys=1e9)
-    # c entries: (1 - c / 2000) * 0.01 / (1000 - c), which is least where c is.
-    assert costs.seconds([0, 500], curve, 100_000).tolist() == pytest.approx([1e-5, 1.5e-5])
+    # c entries: (1 - c / 2000) * 0.01 / ((1000 - c) / 2), which is least where c is; half of what waits fills the next lookup.
+    assert costs.seconds([0, 500], curve, 100_000).tolist() == pytest.approx([2e-5, 3e-5])
     assert best_size(curve, 100_000, costs) == pytest.approx(1_000 / 16, abs=1)
 
 
 def test_rows_that_wait_in_their_order_fill_lookups_more_slowly() -> None:
     curve = MissRatioCurve(np.array([0.0, 100.0]), np.array([0.1, 0.1]), 1e6)
     costs = Costs(entry=100, event=100, fixed=0.01, each=0.0)
-    # 1,000 rows wait: 1,000 misses where only these do, else 100.
-    assert costs.seconds([0], curve, 100_000).tolist() == pytest.approx([0.1 * 0.01 / 1_000])
-    assert costs._replace(hits_wait=True).seconds([0], curve, 100_000).tolist() == pytest.approx([0.1 * 0.01 / 100])
+    # 1,000 rows wait: 1,000 misses where only these do, else 100; half of them in the lookup that flies.
+    assert costs.seconds([0], curve, 100_000).tolist() == pytest.approx([0.1 * 0.01 / 500])
+    assert costs._replace(hits_wait=True).seconds([0], curve, 100_000).tolist() == pytest.approx([0.1 * 0.01 / 50])
+    # Of three such the fourth part of what waits each.
+    assert costs._replace(in_flight=3).seconds([0], curve, 100_000).tolist() == pytest.approx([0.1 * 0.01 / 250 / 3])
 
 
 def test_of_rows_that_come_together_those_wait_that_have_to_whatever_room_there_is() -> None:
@@ -174,15 +176,15 @@ def test_of_rows_that_come_together_those_wait_that_have_to_whatever_room_there_
     for hits_wait in (False, True):
         of_room = costs._replace(hits_wait=hits_wait).seconds([0], curve, 10_000)
         assert of_room.tolist() == pytest.approx([0.1 * 0.01 / 100])
-    # Room for 500 missing rows is more than the 100 of a batch.
-    assert costs.seconds([0], curve, 50_000).tolist() == pytest.approx([0.1 * 0.01 / 500])
+    # Half of the room for 500 missing rows is more than the 100 of a batch.
+    assert costs.seconds([0], curve, 50_000).tolist() == pytest.approx([0.1 * 0.01 / 250])
 
 
 def test_what_a_key_costs_the_worker_counts_however_large_lookups_are() -> None:
-    """By hand: half of the rows miss, of which four fifths ask: 0.4 keys a row, with 20 us each beside 10 ms for 400 keys."""
+    """By hand: half of the rows miss, of which four fifths ask: 0.4 keys a row, with 20 us each beside 10 ms for 200 keys."""
     curve = MissRatioCurve(np.array([0.0, 100.0]), np.array([0.5, 0.5]), 1e6)
     costs = Costs(entry=100, event=100, fixed=0.01, each=0.0, asked=0.8, work=20e-6)
-    assert costs.seconds([0], curve, 50_000).tolist() == pytest.approx([0.4 * (0.01 / 400 + 20e-6)])
+    assert costs.seconds([0], curve, 50_000).tolist() == pytest.approx([0.4 * (0.01 / 200 + 20e-6)])
 
 
 def test_the_worker_s_time_for_a_key_is_measured(auto: AutoSize) -> None:

@@ -155,9 +155,9 @@ class _Coverage:
 
     def __init__(self) -> None:
         self._count, self._held = 0.0, 0
-        self._waiting: list[tuple[F64, float]] = []
+        self._waiting: list[tuple[npt.NDArray[np.int64] | F64, float]] = []
 
-    def skip(self, distances: F64, new: npt.NDArray[np.bool_], weight: float) -> None:
+    def skip(self, distances: npt.NDArray[np.int64] | F64, new: npt.NDArray[np.bool_], weight: float) -> None:
         """Go on past these references, each of which stands for so many keys."""
         start = int(np.flatnonzero(new)[-1]) if new.any() else -1
         if start >= 0:
@@ -167,7 +167,9 @@ class _Coverage:
         if self._held > _MOST_WAITING:
             self._catch_up()
 
-    def at(self, distances: F64, new: npt.NDArray[np.bool_], asked: npt.NDArray[np.bool_], weight: float) -> F64:
+    def at(
+        self, distances: npt.NDArray[np.int64] | F64, new: npt.NDArray[np.bool_], asked: npt.NDArray[np.bool_], weight: float
+    ) -> F64:
         """The number up to and with each place where it is asked, and the last; at others it may be 0."""
         self._catch_up()
         covered, ends = np.zeros(distances.size), np.append(np.flatnonzero(new), distances.size)
@@ -183,7 +185,7 @@ class _Coverage:
             self._counted(distances, weight)
         self._waiting, self._held = [], 0
 
-    def _counted(self, distances: F64, weight: float) -> F64:
+    def _counted(self, distances: npt.NDArray[np.int64] | F64, weight: float) -> F64:
         """The number at each of these places, none of which is new but, it may be, the first; it counts already."""
         steps = np.zeros(distances.size)
         for place in np.flatnonzero(distances >= self._count).tolist():

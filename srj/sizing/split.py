@@ -56,13 +56,15 @@ class Costs(NamedTuple):
         >>> import numpy as np
         >>> curve = MissRatioCurve(np.array([0.0, 1000.0]), np.array([1.0, 0.0]), 1e6)
         >>> costs = Costs(entry=100, event=100, fixed=0.01, each=0.0, most_keys=1e9)
-        >>> costs.seconds([0, 500, 900], curve, memory=100_000).round(7).tolist()  # 0.01 s for 1000, 500 and 100 keys
-        [1e-05, 1e-05, 1e-05]
+        >>> costs.seconds([0, 500, 900], curve, memory=100_000).round(7).tolist()  # 0.01 s for 500, 250 and 50 keys
+        [2e-05, 2e-05, 2e-05]
         """
         entries = np.asarray(entries, np.float64)
         misses, room = curve.at(entries), (memory - entries * self.entry) / self.event
-        missing = misses * np.maximum(room, self.batch) if self.hits_wait else np.maximum(room, misses * self.batch)
-        keys = np.clip(missing * self.asked / self.in_flight, 1.0, self.most_keys)
+        missing = misses * room if self.hits_wait else room
+        # Of what has room to wait one lookup is being filled while so many fly; what comes together is sent together.
+        filled = np.maximum(missing / (self.in_flight + 1), misses * self.batch / self.in_flight)
+        keys = np.clip(filled * self.asked, 1.0, self.most_keys)
         return np.asarray(misses * self.asked * ((self.fixed / keys + self.each) / self.in_flight + self.work))
 
 
