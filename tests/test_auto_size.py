@@ -14,6 +14,7 @@ import pytest
 
 from srj.errors import RequestError
 from srj.lookup import auto_size, make_cache
+from srj.lookup.keys import Keys
 from srj.lookup.layout import Contents
 from srj.lookup.make_cache import check_cache
 from srj.lookup.metrics import METRICS, PHASES
@@ -178,8 +179,37 @@ def test_while_no_key_misses_nothing_is_watched_and_then_the_cache_follows(monke
         engine.close()
 
 
+def test_once_all_keys_hit_rows_that_come_together_lie_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop for which the first cache is too small: its rows came and left, and lay where there was room."""
+    monkeypatch.setattr(auto_size, "_REST", 0.0)
+    loop, length = np.random.default_rng(1).permutation(13_000), 16
+    rows = {key: [f"{key:0{length}}"] for key in loop.tolist()}
+    engine = scripted_engine(Scripted(rows), unique=True, cache="auto", memory=1_600_000)
+    try:
+        small, operator = engine.cache_stats().capacity, Operator(engine)
+        assert small < loop.size
+        # Many at a time, as where lookups are large, until all hit.
+        for start in [*range(0, 10 * loop.size, 6_500), *range(10 * loop.size, 40 * loop.size, 1_000)]:
+            together = 6_500 if start < 10 * loop.size else 1_000
+            for _ in operator.in_order([(pa.array(np.take(loop, np.arange(start, start + together), mode="wrap")),)]):
+                pass
+            assert engine._auto is not None
+            if engine._auto._moving is not None:
+                engine._auto._moving.join()
+        assert engine._auto.watch is not None
+        assert engine._auto.watch.is_asleep
+        cache = engine._cache._cache  # type: ignore[union-attr]
+        batches = [cache.encode(Keys((pa.array(loop[at : at + 1_000]),))) for at in range(0, loop.size, 1_000)]
+        ages = [cache._entries.ages(cache._entries.placement.find(batch).ways) for batch in batches]
+        pages = [np.unique(of_batch // 4_096).size for of_batch in ages]
+        assert np.median(pages) <= 1_000 * length / 4_096 + 4
+    finally:
+        engine.close()
+
+
 def test_a_cache_that_had_to_stay_large_is_made_smaller_while_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     """It grew for intervals of 6,000 keys, and has to stay for 32 times as many references; the watch sleeps long before."""
+    monkeypatch.setattr(auto_size, "_WHILE_ASLEEP", 50_000)
     monkeypatch.setattr(auto_size, "_REST", 0.0)
     monkeypatch.setattr(auto_size, "_REST_AFTER_MOVE", 0.0)
     engine = engine_for_keys(40_000, cache="auto", memory=3_000_000)

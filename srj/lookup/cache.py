@@ -221,6 +221,10 @@ class ColumnarCache:
         kept, others = chosen[-most:], chosen[:-most]
         return ways[kept], use[kept], np.concatenate([left_out, ways[others]])
 
+    def ages(self, ways: I64) -> I64:
+        """Numbers that grow as the entries at these ways came, as far as their texts tell."""
+        return self._entries.ages(ways)
+
     def marks(self, ways: I64) -> U64:
         """For each of these ways a number that tells its entry from those that were there before; 0 for none."""
         placement = self._entries.placement

@@ -79,6 +79,10 @@ class Entries:
         for column in self.columns.varying:
             yield column.views
 
+    def ages(self, ways: I64) -> I64:
+        """Numbers that grow as the long values of these entries came; all 0 where there are none."""
+        return self.heap.ages(self._views[-1][ways]) if self._views and self.heap.segments else np.zeros(ways.size, np.int64)
+
     def counts_of(self, ways: I64) -> I32:
         """Rows of the entries at these ways."""
         if self._counts is not None:

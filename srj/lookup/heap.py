@@ -141,6 +141,12 @@ class Heap:
             segments, _ = heap_place(views[long, 1])
             self._live -= np.bincount(segments, lengths[long], minlength=self.segments).astype(np.int64)
 
+    def ages(self, views: U64) -> I64:
+        """Numbers that grow as the values came, 0 for values that stand in their views."""
+        segments, offsets = heap_place(np.where(lengths_of(views[:, 0]) > INLINE, views[:, 1], np.uint64(0)))
+        ages = self._filled[segments] * self.segment_bytes + offsets
+        return np.where(lengths_of(views[:, 0]) > INLINE, ages, 0)
+
     def address(self, second_words: U64) -> I64:
         """Byte offsets in the whole heap of long values."""
         segments, offsets = heap_place(second_words)
