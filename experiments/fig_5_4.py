@@ -154,14 +154,14 @@ EXPERIMENT = Experiment(
     discussion=(
         "What a division gains is what it misses less, times how much larger its lookups are. The largest gain, with 2 % of "
         "the relation, is of the first kind: a fifth of that holds 1,936 of an interval's 5,000 keys and hits 36 % of the "
-        "rows, the bound 86 %. A larger queue soon buys nothing, for an interval's keys are asked once each: with 16 % of "
+        "rows, the bound 84 to 86 %. A larger queue soon buys nothing, for an interval's keys are asked once each: with 16 % of "
         "the relation 22,900 rows could wait, and a lookup had 5,100 missing ones, several of one key among them. The "
         "thesis's intervals have 50,000 keys, so that its queue goes on to gain. In another measure, the highest rate at "
         "which no more rows wait than the queue holds, auto carried 0.73 times what a share of 20 % did with 2 % of the "
         "relation, for while an interval begins all rows miss (docs/sizing.md). The cells with 2 % are of a later "
         "day. And the 1,000 rows that arrive together wait together, however small the queue is without a bound. Where memory "
         "is shortest a share of 70 % leaves the cache 1.39 entries for each of an interval's keys, srj's own choice 1.25: the "
-        "share hits half a percent more rows. Rates are those of caches that are full: one that has yet to fill evicts "
+        "share hits 0.7 to 1.3 % of the rows more. Rates are those of caches that are full: one that has yet to fill evicts "
         "nothing, and so large shares of much memory seem 4 % faster."
     ),
     cells=cells,
