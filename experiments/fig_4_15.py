@@ -42,7 +42,7 @@ EXPERIMENT = figure.experiment(
         "with 30,000, for srj sends its keys as one value and gets its rows in one. So the largest size that was tried is the "
         "best; but tripling 10,000 keys carries a twelfth more, while a lookup takes four times as long. Below some ten keys srj "
         "is slower than one lookup a row: each of its lookups passes a second thread, and steps over whole columns, which so "
-        "few keys do not pay back. " + figure.TWO_MODES
+        "few keys do not pay back. " + figure.OPENED
     ),
     cells=cells,
     check=check,

@@ -64,7 +64,7 @@ EXPERIMENT = figure.experiment(
         "The gain is that of 30 keys a lookup, as in the thesis; srj's own choice, with more keys and several lookups at a "
         "time, is in the table below. A lookup of 30 keys took 2.1 to 2.3 ms at every size of the cache, one lookup a row "
         "0.08 ms at 10 % and 0.19 to 0.25 at the others: so the gains rest on the slower of two modes, and in the faster one "
-        "30 keys gain nothing. " + figure.TWO_MODES
+        "30 keys gain nothing. " + figure.OPENED
     ),
     cells=cells,
     check=check,

@@ -83,7 +83,7 @@ EXPERIMENT = figure.experiment(
         "figure 4.21, 10 ms away, rows that wait for nobody carry as much as in their order, within 6 %). And a "
         "lookup of one key is what srj is not made for: it passes a second thread, and steps over whole columns, and takes "
         "1.6 to 1.9 ms, about ten times as long as one lookup a row does in a single loop; in the thesis both ways pay the "
-        "same. " + figure.TWO_MODES
+        "same. " + figure.OPENED
     ),
     cells=cells,
     check=check,
