@@ -63,9 +63,9 @@ EXPERIMENT = figure.experiment(
     claim="the rate grows up to 4,000 keys, 7,000 where a tenth hits, and then stays; 5 times as fast as one lookup a row.",
     discussion=(
         "A scan that answers one key answers thousands, so larger lookups are better throughout, as the thesis says. In the "
-        "thesis the rate stays beyond 4,000 keys as no more misses wait; here as many wait as a lookup holds. srj's cache "
-        "hits 40 % where half of the keys should fit: without a unique index it keeps room for several rows a key. The other "
-        "way's hits 50 %, so with equal caches the gains would be larger."
+        "thesis the rate stays beyond 4,000 keys as no more misses wait; here as many wait as a lookup holds. Rows that wait "
+        "for a key on its way ask nothing, so the larger the lookups, the fewer keys are asked: 48 % of the rows ask none with "
+        "10 keys a lookup, 60 % with 7,000."
     ),
     cells=cells,
     check=check,
