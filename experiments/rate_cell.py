@@ -177,21 +177,17 @@ class _Bench:
         precision = Precision(cell.share, cell.least_seconds, cell.most_seconds, cell.tries)
         if cell.way == "srj auto":
             self._carries(Trial(_ALL_AT_ONCE, cell.settling, waiting=0, growth=int(_ALL_AT_ONCE)))
-        found = highest_rate(self._carries, self._grain, precision)
-        opened = [found.rate]
-        while cell.way == "one by one" and cell.tries > 1 and len(opened) < _OPENINGS:
-            counts, self._counts, self._join = self._counts, {}, self._open()
-            again = highest_rate(self._carries, self._grain, precision)
-            opened.append(again.rate)
-            if again.rate > found.rate:
-                found = again
-            else:
-                self._counts = counts
-        rows, hits, lookups, keys = self._counts[found.rate]
+        searches = []
+        for number in range(_OPENINGS if cell.way == "one by one" and cell.tries > 1 else 1):
+            if number:
+                self._counts, self._join = {}, self._open()
+            searches.append((highest_rate(self._carries, self._grain, precision), self._counts))
+        found, counts = max(searches, key=lambda one: one[0].rate)
+        rows, hits, lookups, keys = counts[found.rate]
         figures = {
             "rate": found.rate,
             "above": found.above,
-            **({"opened": [round(rate, 1) for rate in opened]} if len(opened) > 1 else {}),
+            **({"opened": [round(one.rate, 1) for one, _ in searches]} if len(searches) > 1 else {}),
             # As in a simulation: of rows that wait for the same key but one is a miss.
             "hit_ratio": 1 - keys / max(rows, 1),
             "hit_at_once": hits / max(rows, 1),

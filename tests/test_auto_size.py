@@ -182,6 +182,7 @@ def test_while_no_key_misses_nothing_is_watched_and_then_the_cache_follows(monke
 def test_once_all_keys_hit_rows_that_come_together_lie_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop for which the first cache is too small: its rows came and left, and lay where there was room."""
     monkeypatch.setattr(auto_size, "_REST", 0.0)
+    monkeypatch.setattr(auto_size, "_REST_AFTER_MOVE", 0.0)
     loop, length = np.random.default_rng(1).permutation(13_000), 16
     rows = {key: [f"{key:0{length}}"] for key in loop.tolist()}
     engine = scripted_engine(Scripted(rows), unique=True, cache="auto", memory=1_600_000)
@@ -382,7 +383,7 @@ def test_an_argument_replaces_the_cache_of_a_file_with_its_memory(tmp_path: Path
 
 def test_of_memory_that_the_machine_does_not_have_what_waits_gets_none_either(monkeypatch: pytest.MonkeyPatch) -> None:
     """One warning, and no more for both than half of what is free, what the cache has taken of it included."""
-    free = iter([50_000_000, 50_000_000, 37_500_000])
+    free = iter([50_000_000])
     monkeypatch.setattr(make_cache, "free_memory", lambda: next(free, 37_500_000))
     with pytest.warns(UserWarning, match=r"^expected 9,999,000,000 bytes for the cache and what waits, got 25,000,000 ") as warned:
         engine = scripted_engine(Scripted({}), unique=True, cache="auto", memory=9_999_000_000)
@@ -390,6 +391,19 @@ def test_of_memory_that_the_machine_does_not_have_what_waits_gets_none_either(mo
         assert len(warned) == 1
         assert engine.cache_stats().bytes_reserved <= 12_500_000
         assert engine.waiting_bytes(0, 0, hits_wait=False) <= 12_600_000  # type: ignore[operator]
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize("free", [1_000, -5])
+def test_where_hardly_any_memory_is_free_the_smallest_cache_serves(free: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may have used up its own."""
+    monkeypatch.setattr(make_cache, "free_memory", lambda: free)
+    with pytest.warns(UserWarning, match="for want of room: no more than half of what is free is taken"):
+        engine = engine_for_keys(1_000, cache="auto", memory=2_000_000)
+    try:
+        assert joined(engine, np.tile(np.arange(1_000), 20), batch=500) == 20_000
+        assert engine.cache_stats().bytes_reserved < 20_000
     finally:
         engine.close()
 

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 # Times what it took: so long there is none after it, and so this is the share of the time that it takes at most.
 _REST = 200.0  # a decision: 0.5 %
-_REST_AFTER_MOVE = 20.0  # a move that the model advises: 5 %, which is what it has to save
+_REST_AFTER_MOVE = 20.0  # a move that the model advises: 5 %, a third of what it has to save
 _REST_FOR_NEWS = 2.0  # a move to a new bound, which is certain and rare
 _REST_AFTER_FAILURE = 10.0  # seconds: for want of memory, which others may give back
 _FIRST_REFERENCES = 50_000  # from one decision by the curve to the next
-_WHILE_ASLEEP = 500_000  # from one decision to the next
+_WHILE_ASLEEP = 500_000  # from one decision to the next, where no other worker has to be heard
 _ROUNDS = 7  # times what memory holds
 # Times the entries that it was made larger for: so many keys are seen before it is made smaller again. Three intervals of ten
 # references a key: what comes again after a pause of two finds its rows.
@@ -55,6 +55,11 @@ _BETTER = 0.85
 
 class Resizable(Protocol):
     """A cache whose size can be changed."""
+
+    @property
+    def geometry(self) -> Geometry:
+        """Its present sizes."""
+        ...
 
     def stats(self) -> CacheStats:
         """Its present state."""
@@ -205,8 +210,9 @@ class AutoSize:
 
     def _decide(self, watch: Watch) -> None:
         now, news = time.monotonic(), (watch.phase, watch.bound)
-        if watch.is_asleep and self._is_scattered and now >= self._next and not self._is_moving:
-            self._move(self._cache.stats().capacity, tidies=True)
+        if watch.is_asleep and self._is_scattered and now >= self._next_move and not self._is_moving:
+            self._is_scattered = False  # once, whether or not there is room for both
+            self._resize(self._cache.geometry, self._cache.stats().bytes_reserved)
             return
         is_news = news != self._decided and watch.bound is not None and now >= self._next_for_news
         # A search that goes on says little before its keys have come round several times.
@@ -331,17 +337,18 @@ class AutoSize:
     def _is_ample(self, entries: float) -> bool:
         return entries * self._room.per_entry <= self._memory / 2
 
-    def _move(self, entries: int, *, tidies: bool = False) -> None:
-        """Make the cache hold so many entries; or only put its rows into the order of their use.
+    def _move(self, entries: int) -> None:
+        most = max(self._room.nbytes, int(self._memory * (1 - FLOOR)))
+        found = self._room.geometry(entries, most, least_waiting=self._memory * FLOOR, is_ample=self._is_ample(entries))
+        if found is not None:
+            self._resize(*found, entries)
+
+    def _resize(self, geometry: Geometry, nbytes: int, entries: int | None = None) -> None:
+        """Move the cache into one for so many entries; or, for None, of the same sizes: to put its rows into the order of use.
 
         While it was too small, rows came and left, so that those which come together lie far apart: once all hit, that is 4 to 8 %
         of the time that a batch takes.
         """
-        most = max(self._room.nbytes, int(self._memory * (1 - FLOOR)))
-        found = self._room.geometry(entries, most, least_waiting=self._memory * FLOOR, is_ample=self._is_ample(entries))
-        if found is None:
-            return
-        geometry, nbytes = found
         grows, seen = nbytes > self._room.nbytes, self._seen
 
         def run() -> None:
@@ -355,12 +362,12 @@ class AutoSize:
                 self._next_for_news = end + _REST_FOR_NEWS * (end - begin)
                 self._next_move = end + max(_REST_AFTER_MOVE * (end - begin), 0.0 if done else _REST_AFTER_FAILURE)
                 self._room.measure()
-                self._is_scattered = done and not tidies
                 if done:
-                    self._room.moved()
-                    self._resizes += 1
-                    if grows and not tidies:
-                        self._grown = seen, entries
+                    if entries is not None:
+                        self._room.moved()
+                        self._is_scattered, self._resizes = True, self._resizes + 1
+                        if grows:
+                            self._grown = seen, entries
                     self._on_resize()
 
         self._moving = threading.Thread(target=run, name="srj-resize", daemon=True)

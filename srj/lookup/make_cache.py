@@ -61,7 +61,7 @@ class CacheMaker:
         self._lives: dict[str, float | None] = {"ttl": settings.ttl, "missing_ttl": settings.missing_ttl}
         self.contents = Contents.of(self._key_types, self._columns, **self._of_what)
         if cache.is_auto:
-            self.size: dict[str, int | None] = {"size_bytes": int(available(cache.memory_bytes) * _FAIR), "size_rows": None}
+            self.size: dict[str, int | None] = {"size_bytes": int(cache.memory_bytes * _FAIR), "size_rows": None}
         else:
             amount, unit = parse_size(cache.size)
             self.size = {"size_bytes": amount if unit == "bytes" else None, "size_rows": amount if unit == "rows" else None}
@@ -79,10 +79,11 @@ def make_cache(spec: LookupSpec, shared_as: str | None = None) -> Cache:
         return ReferenceCache(settings.cache, spec.columns, ttl=settings.ttl, missing_ttl=settings.missing_ttl)
     maker = CacheMaker(spec, settings.cache)
     contents, size = maker.contents, maker.size
-    asked = nbytes = contents.nbytes(**size)
     least = contents.nbytes(size_bytes=None, size_rows=1)
     if settings.cache.is_auto and (there := available(settings.cache.memory_bytes)) < settings.cache.memory_bytes:
         _less(settings.cache.memory_bytes, there, "no more than half of what is free is taken", what="the cache and what waits")
+        size["size_bytes"] = max(int(there * _FAIR), least)
+    asked = nbytes = contents.nbytes(**size)
     room = address_room()
     most = None if room is None else max(room, least)
     if most is not None and nbytes > most:

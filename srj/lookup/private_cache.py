@@ -60,6 +60,11 @@ class PrivateCache:
         """Forget everything."""
         self._cache.clear()
 
+    @property
+    def geometry(self) -> Geometry:
+        """Its present sizes."""
+        return self._cache.geometry
+
     def stats(self) -> CacheStats:
         """Its present state."""
         return self._cache.stats()

@@ -98,6 +98,11 @@ class SharedCache:
         """Forget everything, for all processes."""
         self._change(lambda cache: cache.clear())
 
+    @property
+    def geometry(self) -> Geometry:
+        """Its present sizes."""
+        return self._cache.geometry
+
     def stats(self) -> CacheStats:
         """Its present state; evictions, refused answers and bypasses are this process's own."""
         evictions, refused = self._own.tolist()

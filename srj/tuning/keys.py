@@ -63,8 +63,8 @@ class KeySequence:
         parts, nulls = [], 0
         kinds: dict[int, pa.DataType] = {}
         for columns in chunks:
-            for position, other in enumerate(column.type for column in columns if not pa.types.is_null(column.type)):
-                one = kinds.setdefault(position, other)
+            for position, other in enumerate(column.type for column in columns):
+                one = other if pa.types.is_null(other) else kinds.setdefault(position, other)
                 if _kind(one) != _kind(other):
                     raise RequestError(f"expected keys of one type in all pieces, got {one} and {other}; write them anew with one")
             hashes, left_out = _hashed(columns)

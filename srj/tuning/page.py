@@ -39,14 +39,12 @@ def page(tuning: Tuning) -> str:
         f"<h2>srj.toml</h2><pre>{escape(tuning.toml())}</pre>",
         f'<h2>{CURVES_TITLE}</h2><img alt="miss ratio over the cache\'s rows" src="data:image/png;base64,{picture}">',
     ]
-    if tuning.curves:
-        rows = (
-            [f"{curve.policy}{'' if curve.usable else ' *'}", *(f"{ratio:.3f}" for ratio in curve.ratios)]
-            for curve in tuning.curves
-        )
-        parts.append(_table(["policy", *(f"{size:,}" for size in tuning.sizes)], rows))
-        if not all(curve.usable for curve in tuning.curves):
-            parts.append("<p>* in its exact form only: shown to compare, not recommended</p>")
+    rows = (
+        [f"{curve.policy}{'' if curve.usable else ' *'}", *(f"{ratio:.3f}" for ratio in curve.ratios)] for curve in tuning.curves
+    )
+    parts.append(_table(["policy", *(f"{size:,}" for size in tuning.sizes)], rows))
+    if not all(curve.usable for curve in tuning.curves):
+        parts.append("<p>* in its exact form only: shown to compare, not recommended</p>")
     trials = (
         [
             trial.policy,

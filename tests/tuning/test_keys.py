@@ -209,6 +209,15 @@ def test_pieces_in_which_one_key_would_be_two_are_refused(one: pa.Array, other: 
         KeySequence.from_chunks([[one], [other]])
 
 
+def test_of_a_composite_key_each_column_has_its_type() -> None:
+    """Also where in one piece the first is NULL throughout, which has none."""
+    pieces = [(pa.array([1]), pa.array(["a"])), (pa.nulls(2), pa.array(["a", "b"])), (pa.array([1]), pa.array(["b"]))]
+    keys = KeySequence.from_chunks(pieces)
+    assert (keys.distinct, keys.nulls) == (2, 2)
+    with pytest.raises(RequestError, match="expected keys of one type in all pieces, got string and int64"):
+        KeySequence.from_chunks([*pieces, (pa.array([1]), pa.array([2]))])
+
+
 def test_pieces_may_differ_in_what_makes_no_other_key() -> None:
     """Widths of whole numbers, forms of texts, zones, scales."""
     for one, other in (
