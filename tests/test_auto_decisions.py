@@ -276,3 +276,34 @@ def test_a_cache_that_keeps_nothing_learns_from_the_answers_how_many_pages_a_key
         assert auto._room.paged == pytest.approx(1.3 * 79)
     finally:
         engine.close()
+
+
+def test_a_cache_that_has_all_it_may_is_not_made_anew_for_what_whole_sets_take(auto: AutoSize) -> None:
+    """More keys than 15/16 of the memory hold with slack: all of it is wanted, once; also while a search goes on."""
+    curve = MissRatioCurve(np.array([0.0, 1.0]), np.array([1.0, 0.0]), 1e6)
+    for phase in (Phase.CLOSED, Phase.MATCHED, Phase.SEARCHING):
+        assert auto._wanted(Watched(phase, int(0.95 * auto._most), curve)) == auto._most
+    auto._move(auto._most)
+    assert auto._moving is not None
+    auto._moving.join()
+    for phase in (Phase.CLOSED, Phase.MATCHED, Phase.SEARCHING):
+        assert auto._wanted(Watched(phase, int(0.95 * auto._most), curve)) is None
+
+
+def test_rows_are_put_in_order_once_in_a_cache_of_the_same_sizes(auto: AutoSize, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in one for the rows that it held when it was last measured; and it is no change of size."""
+    auto._move(auto._room.entries // 2)
+    assert auto._moving is not None
+    auto._moving.join()
+    auto.take_resizes()
+    present, made = auto._cache.geometry, []
+    monkeypatch.setattr(auto._cache, "resize", lambda geometry, *_: made.append(geometry) or True)
+    monkeypatch.setattr(auto._room, "outside", 5_000.0)
+    auto._next_move = float("-inf")
+    asleep = Watch(1_000)
+    asleep.is_asleep = True
+    for _ in range(2):
+        auto._decide(asleep)
+        auto._moving.join()
+    assert made == [present]
+    assert auto.take_resizes() == 0

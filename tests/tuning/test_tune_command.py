@@ -123,7 +123,7 @@ def test_as_json_with_a_price_of_memory(trace: Path, tmp_path: Path) -> None:
 
 def test_simulations_are_listed_once_those_in_full_first() -> None:
     """Each by its cost."""
-    found = tuning.tune(KeySequence.of(zipf(60_000, 6_000, 1.0, 3)), Prices(memory_cost=20_000.0), curves=False)
+    found = tuning.tune(KeySequence.of(zipf(60_000, 6_000, 1.0, 3)), Prices(memory="3_000 rows", memory_cost=3_000.0), curves=False)
     listed, full = ranked(found), [(trial.policy, trial.rows) for trial in found.trials if trial.full]
     assert len(set(full)) == len(full)
     assert set(listed) == set(found.trials)
