@@ -307,3 +307,12 @@ def test_rows_are_put_in_order_once_in_a_cache_of_the_same_sizes(auto: AutoSize,
         auto._moving.join()
     assert made == [present]
     assert auto.take_resizes() == 0
+
+
+def test_a_tiny_bound_leaves_a_cache_that_takes_hardly_any_memory(auto: AutoSize) -> None:
+    """1,024 entries where a sixteenth of the memory holds more, else as many as that."""
+    curve = MissRatioCurve(np.array([0.0, 1.0]), np.array([1.0, 0.0]), 1e6)
+    assert auto._memory / 16 / auto._room.per_entry > 1_024
+    assert auto._wanted(Watched(Phase.CLOSED, 3, curve)) == 1_024
+    auto._memory = 500_000
+    assert auto._wanted(Watched(Phase.CLOSED, 3, curve)) == int(500_000 / 16 / auto._room.per_entry) < 1_024
