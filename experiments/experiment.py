@@ -73,7 +73,7 @@ class Finding:
 
     Attributes:
         claim: as a sentence.
-        verdict: whether they agree; ``"open"`` where cells are missing.
+        verdict: whether they agree; ``"open"`` where cells are missing, or where the difference may be chance.
         why: with figures.
     """
 
@@ -90,7 +90,7 @@ class Experiment:
         name: on the command line.
         title: for people.
         question: what it asks.
-        claim: what the thesis saw.
+        claim: what the thesis saw. claimed_by: who says so, before a colon.
         cells: the parameters of each measurement, by scale.
         run: measures one cell, given the server's URL; an empty one where it needs none.
         check: what the finished cells of one scale say.
@@ -98,6 +98,7 @@ class Experiment:
         label: a cell in a few words.
         headline: a finished cell's figures in a few words.
         discussion: why findings are as they are, as far as known; shown below them.
+        details: sentences that follow it, with figures of the finished cells that they are given, so that they are always theirs.
         servers: dialects on which its cells can run, each cell on every one that is there; none: it needs no server.
         timeouts: seconds that a cell may take.
         can_run: whether a cell can run here; one that can't is left out of a run, and nobody misses it.
@@ -115,6 +116,8 @@ class Experiment:
     label: Callable[[Cell], str] = str
     headline: Callable[[Mapping[str, Any]], str] = str
     discussion: str = ""
+    claimed_by: str = "The thesis"
+    details: Callable[[Sequence[Record]], Sequence[str]] = lambda _: ()
     servers: tuple[str, ...] = ("postgresql", "mysql")
     timeouts: Mapping[Scale, float] = field(default_factory=lambda: dict(_TIMEOUTS))
     can_run: Callable[[Cell], bool] = lambda _: True

@@ -42,6 +42,7 @@ EXPERIMENT = figure.experiment(
         "time besides, which the thesis does not."
     ),
     cells=cells,
+    details=figure.openings,
     check=check,
     plot=batch_size.plot,
 )

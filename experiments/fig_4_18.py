@@ -40,8 +40,8 @@ def check(records: Sequence[Record]) -> list[Finding]:
     automatic = figure.gains(records, _skew, "srj auto")
     why += "".join(f"; by srj's own choice at {skew:g}: {gain:.1f} times" for skew, gain in automatic.items())
     ordered = list(gains.values())
-    holds = ordered[-1] > 1.1 * ordered[0] and all(later > 0.95 * earlier for earlier, later in pairwise(ordered))
-    return [figure.verdict(claim, holds, why)]
+    falls = any(later * figure.CHANCE < earlier for earlier, later in pairwise(ordered))
+    return [figure.verdict(claim, ordered[-1] > figure.CHANCE * ordered[0] and not falls, why)]
 
 
 def plot(records: Sequence[Record], axes: Axes) -> None:
@@ -53,6 +53,13 @@ def _skew(cell: RateCell) -> float:
     return cell.skew
 
 
+def details(records: Sequence[Record]) -> list[str]:
+    """What lookups took, and how the rate itself grows."""
+    rates = figure.rates(records, "srj", _skew)
+    told = f"With 30 keys a lookup the rate itself goes from {rates[min(rates)]:,.0f} to {rates[max(rates)]:,.0f} rows a second."
+    return [*figure.lookup_times(records), told, *figure.openings(records), *figure.strayed(records)]
+
+
 EXPERIMENT = figure.experiment(
     name="fig_4_18",
     title="Figure 4.18: skew",
@@ -60,11 +67,10 @@ EXPERIMENT = figure.experiment(
     claim="the gain over one lookup a row grows with the skew, from 0 to 1.",
     discussion=(
         "The rate of either way is one over the share of misses times what a missed key costs, so that the misses cancel: "
-        "the gain hardly depends on the skew, and what the figure shows of it is the other way's two modes. A lookup of 30 "
-        "keys took 1.4 to 1.7 ms at every skew, one lookup a row 0.05 to 0.18. With 30 keys a lookup the rate itself grows "
-        "with the skew, from 35,000 to 237,000 rows a second. " + figure.OPENED
+        "the gain hardly depends on the skew, and what the figure shows of it is the other way's two modes."
     ),
     cells=cells,
+    details=details,
     check=check,
     plot=plot,
 )

@@ -40,8 +40,8 @@ def check(records: Sequence[Record]) -> list[Finding]:
     chosen = "; ".join(f"{share:.0%}: {gain:.1f} times" for share, gain in automatic.items())
     last = gains[max(gains)]
     return [
-        figure.verdict(claims[0], last >= 3, why + (f"; by srj's own choice {chosen}" if chosen else "")),
-        figure.verdict(claims[1], last >= 0.95 * max(gains.values()), why),
+        figure.beyond_chance(claims[0], last / 3, why + (f"; by srj's own choice {chosen}" if chosen else "")),
+        figure.beyond_chance(claims[1], last / max(gain for share, gain in gains.items() if share != max(gains)), why),
     ]
 
 
@@ -55,6 +55,11 @@ def cached(cell: RateCell) -> float:
     return cell.cached
 
 
+def details(records: Sequence[Record]) -> list[str]:
+    """What lookups took, and how far openings lie apart."""
+    return [*figure.lookup_times(records), *figure.openings(records)]
+
+
 EXPERIMENT = figure.experiment(
     name="fig_4_19",
     title="Figure 4.19: size of the cache",
@@ -62,11 +67,10 @@ EXPERIMENT = figure.experiment(
     claim="with 90 % of the distinct keys cached the rate is 3 times that of one lookup a row, the most of all sizes.",
     discussion=(
         "The gain is that of 30 keys a lookup, as in the thesis; srj's own choice, with more keys and several lookups at a "
-        "time, is in the table below. A lookup of 30 keys took 2.1 to 2.3 ms at every size of the cache, one lookup a row "
-        "0.08 ms at 10 % and 0.19 to 0.25 at the others: so the gains rest on the slower of two modes, and in the faster one "
-        "30 keys gain nothing. " + figure.OPENED
+        "time, is in the table below."
     ),
     cells=cells,
+    details=details,
     check=check,
     plot=plot,
 )

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _SECONDS = (0.0, 0.001, 0.01, 0.1, 1.0, 100.0, 120.0)
 _AWAY = (0.0, 10.0)
-_SAME = 0.1  # share of a rate: two that are nearer can't be told apart
 _LEAST = 1e-4  # seconds, where a logarithmic axis shows a constraint of 0
 
 
@@ -44,7 +43,7 @@ def check(records: Sequence[Record]) -> list[Finding]:
         "an order constraint beyond 100 s has no effect",
         "the rate grows with the constraint (the thesis's key finding 4)",
         "the rate grows as the constraint falls (the thesis's text on the figure)",
-        "no row strays farther than the thesis's MaximumSD predicts",
+        "with uniform keys and one lookup at a time no row strays farther than the thesis's MaximumSD predicts",
     )
     open_ = [finding for claim in claims if (finding := figure.missing(records, claim)) is not None]
     if open_:
@@ -56,10 +55,10 @@ def check(records: Sequence[Record]) -> list[Finding]:
     beyond = [rate for curve in curves.values() for rate in _changes([one for one in curve if one[0] >= 100])]
     all_changes = [list(_changes(curve)) for curve in curves.values()]
     whole = [curve[-1][1] / curve[0][1] for curve in curves.values()]
-    grows = all(change > 1 - _SAME for one in all_changes for change in one) and min(whole) > 1 + _SAME
-    falls = all(change < 1 + _SAME for one in all_changes for change in one) and max(whole) < 1 - _SAME
+    grows = all(change * figure.CHANCE > 1 for one in all_changes for change in one) and min(whole) > figure.CHANCE
+    falls = all(change < figure.CHANCE for one in all_changes for change in one) and max(whole) * figure.CHANCE < 1
     return [
-        figure.verdict(claims[0], all(abs(change - 1) <= _SAME for change in beyond), f"rows/s, {why}"),
+        figure.verdict(claims[0], all(1 / figure.CHANCE <= change <= figure.CHANCE for change in beyond), f"rows/s, {why}"),
         figure.verdict(claims[1], grows, _spans(whole)),
         figure.verdict(claims[2], falls, _spans(whole)),
         _predicted(records, claims[3]),
@@ -114,18 +113,25 @@ def _predicted(records: Sequence[Record], claim: str) -> Finding:
     return figure.verdict(claim, not beyond, why)
 
 
+def details(records: Sequence[Record]) -> list[str]:
+    """How far the rates lie apart at each distance of the server."""
+    curves = {_place(delay): _rates(records, delay).values() for delay in _delays(records)}
+    apart = ", ".join(f"{place} by {max(rates) / min(rates) - 1:.0%}" for place, rates in curves.items())
+    return [f"The largest of all rates is above the least {apart}."]
+
+
 EXPERIMENT = figure.experiment(
     name="fig_4_21",
     title="Figure 4.21: order constraint",
     question="Does it matter how far rows may leave out of order?",
     claim="an order constraint of more than 100 s has no effect; below, the thesis's text contradicts itself.",
     discussion=(
-        "Nearby the rate falls by a quarter from a constraint of 0.01 to one of 0.1 seconds, and by a third to one of 100. "
-        "How much of that is chance is not known: the same cell, all rows in their order, had 33,000 rows a second in figure "
-        "4.20 and 41,000 here, and one in any order 27,000 and 35,000 in figures 4.19 and 4.18. Far away it makes no "
-        "difference beyond 14 %. A lookup's rows wait so shortly that a tenth of a second is as good as no constraint."
+        "A lookup's rows wait so shortly that a tenth of a second is as good as no constraint, and a trial ends before rows could "
+        "stray by 100 seconds: beyond that it holds by construction. The thesis says it of the average latency, which is not "
+        f"measured here. Changes within {figure.CHANCE:g} times count as none, for so far apart lie runs of the same cell."
     ),
     cells=cells,
+    details=details,
     check=check,
     plot=plot,
 )

@@ -45,7 +45,6 @@ _LINES = {figure.BASELINE: ":", "batches alone": "--", "overtaking alone": "-.",
 _FACTOR = {"smoke": 0.01, "small": 0.2, "paper": 10.0}  # of TPC-H
 _SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 _QUICK = {"share": 0.1, "tries": 1}  # gains here are of whole factors
-_FLAT = 0.9  # of the rate before: what falls less can't be told from it
 
 
 def cells(scale: Scale) -> list[Cell]:
@@ -87,16 +86,16 @@ def check(records: Sequence[Record]) -> list[Finding]:
     gains = {name: figure.gains(there, cached) for name, there in both.items()}
     curves = {name: list(figure.rates(there, "srj", cached).values()) for name, there in both.items() if len(gains[name]) > 1}
     growth = "; ".join(f"{name}: {curve[0]:,.0f} to {curve[-1]:,.0f} rows/s, {_hits(both[name])}" for name, curve in curves.items())
-    ahead = all(gain > 1 / _FLAT for one in gains.values() for gain in one.values())
+    least = min(gain for one in gains.values() for gain in one.values())
     own = {name: figure.gains(_of(records, name, "srj's own choice"), cached, "srj auto") for name in gains}
     why = "; ".join(
         f"{name}: {_listed(one)}" + (f" (srj's own choice: {_listed(own[name])})" if own[name] else "")
         for name, one in gains.items()
     )
-    first = figure.verdict(claims[0], ahead, why)
+    first = figure.beyond_chance(claims[0], least, why)
     if not curves:
         return [first, Finding(claims[1], "open", "one size alone was measured")]
-    return [first, figure.verdict(claims[1], all(curve[-1] > curve[0] / _FLAT for curve in curves.values()), growth)]
+    return [first, figure.verdict(claims[1], all(curve[-1] > figure.CHANCE * curve[0] for curve in curves.values()), growth)]
 
 
 def plot(records: Sequence[Record], axes: Axes) -> None:
@@ -129,7 +128,7 @@ def _listed(gains: dict[float, float]) -> str:
 
 def _hits(records: Sequence[Record]) -> str:
     found = [one.figures["hit_ratio"] for one in records if one.cell["way"] == "srj"]
-    return f"{min(found):.0%} to {max(found):.0%} hits"
+    return f"{1 - max(found):.0%} to {1 - min(found):.0%} of the rows asked a key"
 
 
 def _names(records: Sequence[Record]) -> list[str]:
@@ -145,16 +144,31 @@ def _of(records: Sequence[Record], name: str, way: str) -> list[Record]:
     ]
 
 
+def details(records: Sequence[Record]) -> list[str]:
+    """What srj's own choice is, and gains."""
+    chosen = [one.figures["keys_per_lookup"] for one in figure.of_way(records, "srj auto")]
+    if not chosen:
+        return [*figure.openings(records), *figure.strayed(records)]
+    gains = [
+        gain
+        for name in _names(records)
+        for gain in figure.gains(_of(records, name, "srj's own choice"), cached, "srj auto").values()
+    ]
+    told = f"srj's own choice, lookups of {figure.span(chosen)} keys, carries {figure.span(gains)} times as many rows"
+    return [f"{told} as one lookup a row.", *figure.openings(records), *figure.strayed(records)]
+
+
 EXPERIMENT = figure.experiment(
     name="fig_4_22",
     title="Figure 4.22: real streams",
     question="Do real streams gain what made ones gain, at each size of the cache?",
     claim="on weather and TPC-H srj carries more rows than one lookup a row at each size of the cache, and more with a larger one.",
     discussion=(
-        "The weather's keys come in runs, so that a small cache has nearly all hits that a large one has. srj's own choice, "
-        "lookups of 1,000 to 6,000 keys, carries 10 to 40 times as many rows as one lookup a row. " + figure.TWO_MODES
+        "The weather's keys come in runs, whose rows wait for one key on its way: nearly none asks, however small the "
+        "cache, though few hit at once. Rates are found less closely here than in the other figures: within a tenth, with one try."
     ),
     cells=cells,
+    details=details,
     check=check,
     plot=plot,
 )

@@ -5,7 +5,7 @@ It imports nothing of srj, as it runs where srj is not installed. One request in
 .. code-block:: json
 
     {"url": "postgresql://user:password@host:port/database", "table": "shop", "key": "id", "keys": "keys.parquet",
-     "warm": 1000, "cache_rows": 500, "parallelism": 2, "output": "joined.parquet"}
+     "warm": 1000, "cache_rows": 500, "parallelism": 2, "burst": 5000, "output": "joined.parquet"}
 
 ``keys`` has a column ``id`` (int64) in the order of arrival; the first ``warm`` rows only fill the cache; ``cache_rows`` 0 is no
 cache; ``output`` null: no rows are wanted. ``columns`` (default: those of the experiments' relation) gives the table's other
@@ -28,8 +28,9 @@ or ``{"error": one sentence}``. How it is measured:
 - With ``output`` all joined rows are written as CSV inside the measured time, and turned to Parquet after it. Without, only one of
   61 (and those without a match) is written, and the others are thrown away once they are joined with all their columns: where
   nearly all rows are found in the cache that is much faster.
-- ``delays_ms`` are from reading a row to having joined it, in whole milliseconds as SQL's clock has them; null, with
-  ``delays_why``, where that is too coarse. The stream is as fast as the join: no row waits before it is read.
+- ``delays_ms`` are those of bursts: of each ``burst`` rows after the warm ones (default 1), from when a subtask reads the first of
+  its share until it has joined a row. The stream is as fast as the join, so that each burst begins when the one before has been
+  joined. In whole milliseconds as SQL's clock has them; null, with ``delays_why``, where that is too coarse.
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ class Request:
     warm: int
     cache_rows: int
     parallelism: int
+    burst: int
     output: str | None
     columns: Mapping[str, str]
 
@@ -114,6 +116,7 @@ def parse(request: Any) -> Request:
         warm=_count(request, "warm", 0, 0),
         cache_rows=_count(request, "cache_rows", 0, 0),
         parallelism=_count(request, "parallelism", 2, 1),
+        burst=_count(request, "burst", 1, 1),
         output=output,
         columns=columns,
     )
@@ -184,8 +187,10 @@ def statements(request: Request, source: str, sink: str, rows: int) -> list[str]
     )
     if request.output is None:
         # The table's column keeps the condition above the join: rows that are not written shall have been looked up. And the first
-        # and last rows of each subtask are written, as they give the time.
+        # and last rows of each subtask are written, as they give the time, and the first of each burst.
         ends = f"k.n >= {rows - request.parallelism} OR k.n BETWEEN {request.warm} AND {request.warm + request.parallelism - 1}"
+        if request.burst > 1:
+            ends += f" OR (k.n > {request.warm} AND MOD(k.n - {request.warm}, {request.burst}) < {request.parallelism})"
         join += f"\nWHERE MOD(k.n, {_SAMPLED}) = 0 OR {ends} OR d.{_name(request.key)} IS NULL"
     output = f"n BIGINT, {_name(request.key)} BIGINT, {columns}, read_at TIME(3), joined_at TIME(3)"
     return [
@@ -196,31 +201,36 @@ def statements(request: Request, source: str, sink: str, rows: int) -> list[str]
     ]
 
 
-def figures(stamped: pa.Table, rows: int, warm: int, started: int) -> dict[str, Any]:
+def figures(stamped: pa.Table, rows: int, request: Request, started: int) -> dict[str, Any]:
     """Rows, seconds and delays of what is past ``warm``, from rows with n and their two stamps, milliseconds of the day.
 
     Args:
         stamped: columns n, read_at and joined_at; those that were written.
         rows: of the whole stream.
-        warm: rows that don't count.
+        request: what was asked.
         started: milliseconds of the day before any stamp: a job may run over midnight.
     """
-    import pyarrow.compute as pc  # noqa: PLC0415  the tests of the rest do without
+    import numpy as np  # noqa: PLC0415  the tests of the rest do without
 
-    measured = stamped.filter(pc.greater_equal(stamped["n"], warm))
-
-    def since(name: str) -> pa.ChunkedArray:
-        passed = pc.subtract(pc.cast(measured[name], "int32"), started)
-        return pc.add(passed, pc.if_else(pc.less(passed, 0), _DAY, 0))
-
-    read, joined = since("read_at"), since("joined_at")
-    seconds = (pc.max(joined).as_py() - pc.min(read).as_py()) / 1000
-    p50, p99 = pc.quantile(pc.subtract(joined, read), [0.5, 0.99], interpolation="nearest").to_pylist()
-    delays: dict[str, Any] = {"delays_ms": {"p50": p50, "p99": p99}}
+    number = stamped["n"].to_numpy() - request.warm
+    read, joined = ((stamped[name].cast("int32").to_numpy().astype(np.int64) - started) % _DAY for name in ("read_at", "joined_at"))
+    measured = number >= 0
+    number, read, joined = number[measured], read[measured], joined[measured]
+    # Of each burst each subtask has a share, which begins when it reads the first of it.
+    shares = number // request.burst * request.parallelism + number % request.parallelism
+    _, share = np.unique(shares, return_inverse=True)
+    begun = np.full(share.max() + 1, np.iinfo(np.int64).max)
+    np.minimum.at(begun, share, read)
+    delays = joined - begun[share]
+    is_sampled = (number + request.warm) % _SAMPLED == 0
+    if request.output is None and request.burst > 1 and is_sampled.any():
+        delays = delays[is_sampled]  # without the first ones, which all were written
+    p50, p99 = (int(delay) for delay in np.quantile(delays, [0.5, 0.99], method="nearest"))
+    told: dict[str, Any] = {"delays_ms": {"p50": p50, "p99": p99}}
     if p50 < _COARSE:
         why = f"SQL's clock has whole milliseconds, and the median delay is less than {_COARSE} of them"
-        delays = {"delays_ms": None, "delays_why": why}
-    return {"rows": rows - warm, "seconds": seconds, **delays}
+        told = {"delays_ms": None, "delays_why": why}
+    return {"rows": rows - request.warm, "seconds": int(joined.max() - read.min()) / 1000, **told}
 
 
 def run(request: Request) -> dict[str, Any]:
@@ -254,11 +264,21 @@ def run(request: Request) -> dict[str, Any]:
             result = environment.execute_sql(sql)
         result.wait()
         written = _written(sink, request)
-    answer = figures(written, keys.num_rows, request.warm, started)
+    if request.output is None:
+        _check_sampled(written["n"].to_pylist(), keys.num_rows)
+    answer = figures(written, keys.num_rows, request, started)
     if request.output is not None:
         pq.write_table(written.drop_columns(["n", "read_at", "joined_at"]), request.output)
     queries = None if request.cache_rows else answer["rows"]
     return {**answer, "queries": queries, "output": request.output, "version": __version__}
+
+
+def _check_sampled(written: list[int], rows: int) -> None:
+    """Each row that is written though the others are not shall be there once."""
+    expected = range(0, rows, _SAMPLED)
+    sampled = sorted(number for number in written if number % _SAMPLED == 0)
+    if sampled != list(expected):
+        raise JobError(f"expected each of {len(expected)} sampled rows once, got {len(sampled)}; run it again")
 
 
 def _lay_out(keys: pa.Table, folder: Path, parallelism: int) -> None:

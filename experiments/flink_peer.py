@@ -34,7 +34,8 @@ def measure(cell: PeerCell, url: str) -> Measurement:
 
     The first writes all rows, which are compared with a plain join's; the second is timed, and writes hardly any, as the other
     ways don't write theirs; the third joins only the rows that warm the cache, so that what it costs the server can be taken off.
-    There is no delay: Flink's rows wait for no micro-batch, and the files that it reads have no time of arrival.
+    Delays are those of bursts of as many rows as the other ways' micro-batches have, taken from the timed stream, where a burst
+    begins as soon as the one before has been joined: Flink's rows wait for no micro-batch, and its files have no time of arrival.
 
     Raises:
         RequestError: there is no Flink, or the job says why it has no figures.
@@ -56,20 +57,21 @@ def measure(cell: PeerCell, url: str) -> Measurement:
         output = pq.read_table(written["output"]).select(SCHEMA.names)
         counts = [usage()]
         with MemoryPeak() as memory:
-            answer = _answer(python, job, request | {"keys": paths["keys"], "warm": warm})
+            answer = _answer(python, job, request | {"keys": paths["keys"], "warm": warm, "burst": cell.delay_rows})
         counts.append(usage())
         pq.write_table(pa.table({"id": keys[:warm]}), paths["keys"])
         _answer(python, job, request | {"keys": paths["keys"], "warm": warm // 2})
         counts.append(usage())
     queries, cpu = (without_warm([getattr(one, name) for one in counts]) for name in ("queries", "cpu"))
+    delays = answer["delays_ms"] or {"p50": None, "p99": None}
     return Measurement(
         {
             "rate": answer["rows"] / answer["seconds"],
             "rows": answer["rows"],
             "micro_batches": 0,
             "rows_a_micro_batch": 0,
-            "delay_p50_ms": None,
-            "delay_p99_ms": None,
+            "delay_p50_ms": delays["p50"],
+            "delay_p99_ms": delays["p99"],
             "queries": queries,
             "cpu_seconds": cpu,
             "memory_bytes": memory.bytes,

@@ -89,13 +89,15 @@ def run(cell: Cell, url: str) -> Measurement:
     known = DatabaseUrl.parse(url).resolve()
     # The least: whatever is above it is this machine's.
     network = min(_connecting(known.host, known.port)) + min(_through_proxy(one.delay / 1000))
-    server = median(_at_server(url, table, one, keys)[_WARM:])
     with ExitStack() as stack:
+        usage = stack.enter_context(ServerUsage(url, table))  # before connections are made whose statements it shall count
         place = stack.enter_context(far_away(url, one.delay / 1000))
         connection = median(_opening(place, table, one.indexed))
         bench = _core(place, table, one) if one.way == "srj" else _one_by_one(place, table, one, relation)
-        lookups = _Lookups(stack.enter_context(bench), one.keys, keys, relation)
-        totals, asked = lookups.measured(one.lookups)
+        lookups = _Lookups(stack.enter_context(bench), one.keys, keys, relation, usage)
+        totals, asked, executed = lookups.measured(one.lookups)
+    # Where the server counts no time, it is asked again, and says what it takes then.
+    server = median(executed or _at_server(url, table, one, keys)[_WARM:])
     figures = {
         "total": median(totals),
         "network": network,
@@ -158,32 +160,34 @@ class _Timed(Ask):
 class _Lookups:
     """Lookups of keys that were never asked before, one after the other."""
 
-    def __init__(self, bench: _Bench, keys: int, stream: I64, relation: pa.Table) -> None:
+    def __init__(self, bench: _Bench, keys: int, stream: I64, relation: pa.Table, usage: ServerUsage) -> None:
         if not 0 < keys <= GIVEN_PIECE:
             raise ValueError(f"expected 1 to {GIVEN_PIECE} keys of a lookup, got {keys}")
-        self._bench, self._keys, self._stream, self._relation = bench, keys, stream, relation
+        self._bench, self._keys, self._stream, self._relation, self._usage = bench, keys, stream, relation, usage
         self._taken = 0
         self._outputs: list[pa.Table] = []
 
-    def measured(self, count: int) -> tuple[list[float], list[float]]:
-        """Seconds that each took in all, and within it the lookup itself."""
-        pairs = [self._one() for _ in range(_WARM + count)][_WARM:]
-        totals, asked = zip(*pairs, strict=True)
-        return list(totals), list(asked)
+    def measured(self, count: int) -> tuple[list[float], list[float], list[float]]:
+        """Seconds that each took in all, within it the lookup itself, and the server by its own count; none where it has none."""
+        found = [self._one() for _ in range(_WARM + count)][_WARM:]
+        totals, asked, executed = zip(*found, strict=True)
+        return list(totals), list(asked), [seconds for seconds in executed if seconds is not None]
 
     def compared(self) -> tuple[Checksum, Checksum]:
         """Of what came out, and of a plain join; after all that is measured, as these take longer than a lookup."""
         given = self._stream.take(np.arange(self._taken), mode="wrap")
         return checksum(pa.concat_tables(self._outputs).combine_chunks()), checksum(plain_join(given, self._relation))
 
-    def _one(self) -> tuple[float, float]:
+    def _one(self) -> tuple[float, float, float | None]:
         source = GivenSource(self._stream, self._taken, self._keys)
+        executing = self._usage().executing
         before, begun = self._bench.asked(), time.perf_counter()
         output = self._bench.join.carry(source)
         total = time.perf_counter() - begun
         self._taken += self._keys
         self._outputs += output
-        return total, self._bench.asked() - before
+        asked, after = self._bench.asked() - before, self._usage().executing
+        return total, asked, None if executing is None or after is None else after - executing
 
 
 def _spec(url: str, table: str, keys: int) -> LookupSpec:
@@ -248,11 +252,7 @@ def _at_server(url: str, table: str, cell: LatencyCell, keys: I64) -> list[float
     # The keys of the lookups that are measured: without an index it is their places in the table that decide how long a scan takes.
     asked = [keys[number * cell.keys :][: cell.keys] for number in range(_WARM + cell.lookups)]
     if DatabaseUrl.parse(url).dialect == "postgresql":
-        sql = sql or _one_row(table, "$1")
-        with ServerUsage(url, table) as usage:
-            if usage().executing is None:
-                return asyncio.run(_explained(url, sql, cell, asked))
-            return list(_counted(url, sql, cell, asked, usage))
+        return asyncio.run(_explained(url, sql or _one_row(table, "$1"), cell, asked))
     return asyncio.run(_profiled(url, sql or _one_row(table, "%s"), cell, asked))
 
 
@@ -260,27 +260,8 @@ def _one_row(table: str, place: str) -> str:
     return f"SELECT {', '.join(SCHEMA.names[1:])} FROM {table} WHERE id = {place}"
 
 
-def _counted(url: str, sql: str, cell: LatencyCell, asked: list[I64], usage: ServerUsage) -> Iterator[float]:
-    """By the server's own count of each statement's time."""
-    loop = asyncio.new_event_loop()
-    connection = loop.run_until_complete(_connected(url, cell))
-    try:
-        statement = loop.run_until_complete(connection.prepare(sql))
-        before = usage().executing or 0.0
-        for keys in asked:
-            # As the ways fetch: for a single row the server ends its scan when it has found it.
-            fetch = statement.fetch if cell.way == "srj" else statement.fetchrow
-            loop.run_until_complete(fetch(_value(cell, keys)))
-            after = usage().executing or 0.0
-            yield after - before
-            before = after
-    finally:
-        loop.run_until_complete(connection.close())
-        loop.close()
-
-
 async def _explained(url: str, sql: str, cell: LatencyCell, asked: list[I64]) -> list[float]:
-    """By EXPLAIN ANALYZE, where the server counts nothing; it counts rows at each step, which takes longer than the statement."""
+    """By EXPLAIN ANALYZE, which counts rows at each step and so takes longer than the statement."""
     connection = await _connected(url, cell)
     try:
         found = []

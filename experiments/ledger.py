@@ -31,13 +31,15 @@ _PACKAGES = (
 )
 # What a figure rests on: the operator and all that it uses, and what measures here. In the repository they are folders apart.
 _SOURCES = ("srj", "srj.operators", "srj.cache_policies", "srj.experiments")
-# Of these what measures nothing: commands, pages and pictures, and the figures' files, of which a cell's own counts for itself.
+# Of these what measures nothing: commands, pages and pictures, what keeps results, and the figures' files, of which a cell's own
+# counts for itself.
 _UNMEASURED = (
     *("srj/cli.py", "srj/check.py", "srj/demo.py", "srj/tuning/*"),
     *(
         f"srj/experiments/{name}.py"
-        for name in ("fig_*", "command*", "report", "pages", "masking", "peers_table", "rate_figure", "batch_size")
+        for name in ("fig_*", "command*", "report", "pages", "masking", "peers_table", "rate_figure", "batch_size", "own_file")
     ),
+    *(f"srj/experiments/{name}.py" for name in ("runner", "run_lock", "ledger", "ledger_line", "experiment")),
 )
 
 

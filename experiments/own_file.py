@@ -32,7 +32,7 @@ def from_file(path: Path) -> Experiment:
         raise RequestError(
             f"expected an Experiment assigned to EXPERIMENT in {str(path)!r}, found none; see srj.experiments.experiment"
         )
-    for name in ("name", "title", "question", "claim", "discussion", "needs"):
+    for name in ("name", "title", "question", "claim", "claimed_by", "discussion", "needs"):
         if not isinstance(value := getattr(found, name), str):
             raise RequestError(f"expected a text as the experiment's {name} in {path.name!r}, got {value!r}; correct it")
     if not isinstance(found.servers, tuple) or any(not isinstance(found.timeouts.get(scale), int | float) for scale in SCALES):

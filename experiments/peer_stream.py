@@ -43,9 +43,9 @@ class Part:
 def parts_of(sizes: Sequence[tuple[Phase, int]], *, hits: float, hot: int, relation: int, seed: int) -> list[Part]:
     """The micro-batches; before them, one in which each worker sees all hot keys, where there are any.
 
-    Ways that send a query for each key get smaller micro-batches, and shall join the same rows as far as they come. So the hot keys
-    depend on nothing but `hot`, `relation` and `seed`, and keys that come once are taken from one row of all keys: for ``"rate"``
-    from its start, for ``"delay"`` from its end, and for ``"warm"`` before these.
+    Flink's jobs get fewer and other phases, and shall join the same rows as far as they come. So the hot keys depend on nothing
+    but `hot`, `relation` and `seed`, and keys that come once are taken from one row of all keys: for ``"rate"`` from its start,
+    for ``"delay"`` from its end, and for ``"warm"`` before these.
 
     Args:
         sizes: phase and rows of each.

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from srj import Table, srj_enrich
 from srj.experiments import peer_worker
 from srj.experiments.jdbc import driver_settings, table_options
-from srj.experiments.relation import SCHEMA, mysql_connection, plain_url
+from srj.experiments.relation import SCHEMA, derived_columns, mysql_connection, plain_url
 from srj.table import DatabaseUrl
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ def joined(way: Way, stream: DataFrame, relation: Relation) -> DataFrame:
         return stream.mapInArrow(run, _DDL)
     if way == "a query per row":
         return stream.mapInArrow(peer_worker.query_per_row(relation.table, relation.counts), _DDL)
+    if way == "no join":
+        return stream.selectExpr(*derived_columns())
     if way in _JDBC:
         table = stream.sparkSession.read.format("jdbc").options(**table_options(relation.url, relation.table, relation.rows)).load()
         if way == "broadcast join":

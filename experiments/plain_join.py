@@ -11,7 +11,7 @@ import pyarrow as pa
 from srj.experiments.experiment import Checksum
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
@@ -46,6 +46,18 @@ def added(sums: Iterable[Checksum]) -> Checksum:
     for one in sums:
         rows, hashes = rows + one.rows, (hashes + one.hashes) % 2**64
     return Checksum(rows, hashes)
+
+
+def compared(outputs: Sequence[Checksum], plain_joins: Sequence[Checksum]) -> tuple[Checksum, Checksum]:
+    """The first of several outputs that is not its plain join's, with that; else the sums of all.
+
+    In sums alone a row that one output lacks would make up for one that another has twice.
+
+    >>> compared([Checksum(1, 5), Checksum(3, 9)], [Checksum(2, 7), Checksum(2, 7)])
+    (Checksum(rows=1, hashes=5), Checksum(rows=2, hashes=7))
+    """
+    pairs = zip(outputs, plain_joins, strict=True)
+    return next((pair for pair in pairs if pair[0] != pair[1]), (added(outputs), added(plain_joins)))
 
 
 def _hashed(column: pa.ChunkedArray) -> U64:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from srj.experiments import rate_cell
@@ -17,15 +18,12 @@ if TYPE_CHECKING:
     from srj.experiments.ledger import Record
 
 BASELINE = "one by one"
+CHANCE = 1.3  # times: the rates of the same cell in several figures and runs lay as far apart
 _WAYS = {BASELINE: BASELINE, "srj": "srj, 30 keys, one lookup at a time", "srj auto": "srj auto"}
 
 TWO_MODES = (
-    "One lookup a row has two modes: by hand it took 0.034 ms with client and server held on one core, and 0.14 on two, and "
+    "One lookup a row has two modes: by hand it took four times as long with client and server held on two cores as on one, and "
     "where the system puts them differs each time that it is opened, as far as we can tell."
-)
-OPENED = (
-    f"{TWO_MODES} So it is opened three times now, and the best counts; the ledger has the rates of all three under "
-    '"opened", and of earlier cells none.'
 )
 """What figures say that compare with one lookup a row."""
 
@@ -40,6 +38,7 @@ def experiment(
     check: Callable[[Sequence[Record]], list[Finding]],
     plot: Callable[[Sequence[Record], Axes], None],
     discussion: str = "",
+    details: Callable[[Sequence[Record]], Sequence[str]] = lambda _: (),
 ) -> Experiment:
     """An experiment whose cells are each the highest rate at a point."""
     return Experiment(
@@ -54,6 +53,7 @@ def experiment(
         label=rate_cell.label,
         headline=rate_cell.headline,
         discussion=discussion,
+        details=details,
     )
 
 
@@ -100,6 +100,62 @@ def gains(records: Sequence[Record], by: Callable[[RateCell], Any], way: str = "
     return {point: one / base[point] for point, one in rates(records, way, by).items() if point in base}
 
 
+def lookup_ms(record: Record) -> float:
+    """Milliseconds from one lookup to the next at the highest rate, where there is one at a time."""
+    figures = record.figures
+    asked = figures["rate"] * (1 - figures["hit_ratio"])
+    return float(1000 * figures["keys_per_lookup"] / asked) if asked else math.inf
+
+
+def short(value: float) -> str:
+    """Two digits, or all those before the point.
+
+    >>> short(0.0512), short(7.96), short(1234.5)
+    ('0.051', '8', '1,234')
+    """
+    return f"{value:.2g}" if value < 99.5 else f"{value:,.0f}"
+
+
+def span(values: Iterable[float], form: Callable[[float], str] = short) -> str:
+    """From the least to the largest.
+
+    >>> span([3, 1.23, 2]), span([0.501, 0.499])
+    ('1.2 to 3', '0.5')
+    """
+    given = list(values)
+    return " to ".join(dict.fromkeys(form(one) for one in (min(given), max(given))))
+
+
+def of_way(records: Sequence[Record], way: str) -> list[Record]:
+    """Those of a way to join."""
+    return [record for record in records if cell(record).way == way]
+
+
+def openings(records: Sequence[Record]) -> list[str]:
+    """How far the openings of one lookup a row lie apart, where there are several."""
+    factors = [max(opened) / min(opened) for record in records if (opened := record.figures.get("opened"))]
+    if not factors:
+        return []
+    apart = f"it carried {span(factors)} times as many rows as the slowest of its cell"
+    return [f"{TWO_MODES} So it is opened several times, and the best counts: {apart}."]
+
+
+def strayed(records: Sequence[Record]) -> list[str]:
+    """Whether rows strayed farther than the thesis's formula predicts."""
+    pairs = [(one.figures["distance"], one.figures["predicted_distance"]) for one in records if one.figures.get("distance")]
+    beyond = [seen / predicted for seen, predicted in pairs if seen > predicted > 0]
+    if not beyond:
+        return []
+    cells = f"{len(beyond)} of {len(pairs)} of these cells"
+    return [f"In {cells} a row strayed up to {short(max(beyond))} times as far as the thesis's MaximumSD predicts (figure 4.21)."]
+
+
+def lookup_times(records: Sequence[Record]) -> list[str]:
+    """What lookups of 30 keys and one lookup a row took, and how far openings lie apart."""
+    ours, base = ([lookup_ms(one) for one in of_way(records, way)] for way in ("srj", BASELINE))
+    return [f"From one lookup of 30 keys to the next it took {span(ours)} ms, and from one lookup a row to the next {span(base)}."]
+
+
 def missing(records: Sequence[Record], needed: str) -> Finding | None:
     """A finding for where cells are missing."""
     lost = [record for record in records if record.state != "finished"]
@@ -112,6 +168,13 @@ def missing(records: Sequence[Record], needed: str) -> Finding | None:
 def verdict(claim: str, holds: bool, why: str) -> Finding:
     """Agrees or differs."""
     return Finding(claim, "agrees" if holds else "differs", why)
+
+
+def beyond_chance(claim: str, ratio: float, why: str) -> Finding:
+    """Agrees where a ratio is above 1 by more than runs differ, differs where it is below by as much, and else is open."""
+    if 1 / CHANCE <= ratio <= CHANCE:
+        return Finding(claim, "open", f"within the {CHANCE:g} times by which runs of one cell differ; {why}")
+    return verdict(claim, ratio > 1, why)
 
 
 def draw(axes: Axes, points: dict[Any, float], name: str, *, like: str = "o-") -> None:

@@ -50,6 +50,16 @@ def ensure_relation(url: str, rows: int, *, indexed: bool) -> str:
     return name
 
 
+def derived_columns() -> list[str]:
+    """The columns of a row as Spark's SQL makes them from an id that the table has, with no table."""
+    return [
+        "id",
+        "'item-' || lpad(CAST(id AS string), 11, '0') AS name",
+        "id * 0.25D AS price",
+        "CAST(id % 1000 AS int) AS quantity",
+    ]
+
+
 def read_relation(url: str, name: str) -> pa.Table:
     """All its rows, in any order, past srj."""
     if DatabaseUrl.parse(url).dialect == "postgresql":

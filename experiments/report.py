@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from srj.errors import RequestError
 from srj.experiments.experiment import Finding
+from srj.experiments.ledger import code_hash
 from srj.experiments.masking import printable
 from srj.experiments.pages import check_writable, write, write_text
 
@@ -100,9 +101,9 @@ def write_report(experiments: Sequence[Experiment], ledger: Ledger, scale: Scale
     for path, picture in drawn.items():
         write(path, picture)
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>srj: experiments</title><style>{_STYLE}</style>'
-    write_text(page, f"{head}<h1>Experiments</h1>{''.join(one.page for one in sections)}</html>\n")
-    introduction = "# Experiments\n\nWritten by `srj experiment report`, from the results of `srj experiment run`.\n\n"
     verdicts = [verdict for one in sections for verdict in one.verdicts]
+    write_text(page, f"{head}<h1>Experiments</h1>{_html_overview(verdicts)}{''.join(one.page for one in sections)}</html>\n")
+    introduction = "# Experiments\n\nWritten by `srj experiment report`, from the results of `srj experiment run`.\n\n"
     write_text(markdown, f"{introduction}{_overview(verdicts)}\n" + "\n".join(one.markdown for one in sections))
     return [page, markdown, *drawn]
 
@@ -137,17 +138,24 @@ def _overview(verdicts: Sequence[tuple[str, Finding]]) -> str:
     return "\n".join(["| experiment | claim | we find |\n| --- | --- | --- |", *lines, ""])
 
 
+def _html_overview(verdicts: Sequence[tuple[str, Finding]]) -> str:
+    escaped = html.escape
+    lines = (f'<tr><td>{escaped(title)}<td>{escaped(one.claim)}<td class="{one.verdict}">{one.verdict}' for title, one in verdicts)
+    return f"<table><tr><th>experiment<th>claim<th>we find{''.join(lines)}</table>"
+
+
 def _markdown_section(
     experiment: Experiment, records: Sequence[Record], findings: Sequence[Finding], picture: str
 ) -> Iterator[str]:
     yield f"## {_title(experiment, records)}\n"
-    yield f"{experiment.question} The thesis: {experiment.claim}\n"
+    yield f"{experiment.question} {experiment.claimed_by}: {experiment.claim}\n"
     yield f"![{experiment.title}]({picture})\n"
     yield "| claim | we find | for |\n| --- | --- | --- |"
     yield from (f"| {_cell(one.claim)} | {one.verdict} | {_cell(one.why)} |" for one in findings)
     yield ""
-    if experiment.discussion:
-        yield f"{experiment.discussion}\n"
+    discussion = _discussion(experiment, records)
+    if discussion:
+        yield f"{discussion}\n"
     yield from (f"- {line}" for line in _notes(records))
     yield "\n| cell | result |\n| --- | --- |"
     yield from (f"| {_cell(experiment.label(record.cell))} | {_cell(_result(experiment, record))} |" for record in records)
@@ -158,19 +166,26 @@ def _html_section(experiment: Experiment, records: Sequence[Record], findings: S
     escaped = html.escape
     encoded = base64.b64encode(picture).decode()
     yield f"<h2>{escaped(_title(experiment, records))}</h2>"
-    yield f"<p>{escaped(experiment.question)} The thesis: {escaped(experiment.claim)}</p>"
+    yield f"<p>{escaped(experiment.question)} {escaped(experiment.claimed_by)}: {escaped(experiment.claim)}</p>"
     yield f'<img alt="{escaped(experiment.title)}" src="data:image/png;base64,{encoded}">'
     yield "<table><tr><th>claim<th>we find<th>for"
     for one in findings:
         yield f'<tr><td>{escaped(one.claim)}<td class="{one.verdict}">{one.verdict}<td>{escaped(one.why)}'
     yield "</table>"
-    if experiment.discussion:
-        yield f"<p>{escaped(experiment.discussion)}</p>"
+    discussion = _discussion(experiment, records)
+    if discussion:
+        yield f"<p>{escaped(discussion)}</p>"
     yield "<ul>" + "".join(f"<li>{escaped(line)}" for line in _notes(records)) + "</ul>"
     yield "<details><summary>all cells</summary><table><tr><th>cell<th>result"
     for record in records:
         yield f"<tr><td>{escaped(experiment.label(record.cell))}<td>{escaped(_result(experiment, record))}"
     yield "</table></details>"
+
+
+def _discussion(experiment: Experiment, records: Sequence[Record]) -> str:
+    """With figures only where all cells have some."""
+    is_whole = not experiment.missing(records[0].scale, records) and all(record.state == "finished" for record in records)
+    return " ".join([experiment.discussion, *(experiment.details(records) if is_whole else ())]).strip()
 
 
 def _title(experiment: Experiment, records: Sequence[Record]) -> str:
@@ -184,8 +199,9 @@ def _notes(records: Sequence[Record]) -> Iterator[str]:
     yield f"scale {scale}{_SIZES[scale]}; {len(records)} cells, {sum(record.seconds for record in records):,.0f} s"
     yield from dict.fromkeys(f"{record.machine}; {_versions(record)}" for record in records)
     yield f"until {max(record.started for record in records)}; {', '.join(dict.fromkeys(record.server for record in records))}"
-    if len({record.code for record in records}) > 1:
-        yield "cells of several states of the code: compare with care"
+    older = sum(record.code != code_hash() for record in records)
+    if older:
+        yield f"{older} of these cells are of an earlier state of the code{': compare with care' if older < len(records) else ''}"
     rows = sum(int(record.figures.get("output_rows", 0)) for record in records)
     yield f"{rows:,} rows came out of the finished cells, the same as a plain join gives"
 

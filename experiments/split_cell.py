@@ -14,7 +14,7 @@ import pyarrow as pa
 from srj import Batch, Cache
 from srj.experiments.experiment import Checksum, Measurement
 from srj.experiments.joins import Core, relation_spec
-from srj.experiments.plain_join import added, checksum, plain_join
+from srj.experiments.plain_join import added, checksum, compared, plain_join
 from srj.experiments.relation import ensure_relation, read_relation
 from srj.experiments.source import GivenSource
 from srj.experiments.traces import trace
@@ -67,6 +67,11 @@ class SplitCell:
     openings: int = 3
     seconds: float = 7.0
     seed: int = 1
+
+    @property
+    def interval_keys(self) -> int:
+        """Keys of an interval."""
+        return round(_SHARE * self.relation)
 
     @property
     def setting(self) -> str:
@@ -205,7 +210,7 @@ def share_of(split: str) -> float:
 
 def _measured(cell: SplitCell, opened: Callable[[Split], closing[Bench]]) -> Measurement:
     """All divisions in turns, an interval each, once their caches are full; the rates are those of rounds of some turns."""
-    interval, keys = cell.length // cell.intervals, max(round(_SHARE * cell.relation), 1)
+    interval, keys = cell.length // cell.intervals, max(cell.interval_keys, 1)
     found: dict[str, dict[Split, list[float]]] = {name: {split: [] for split in SPLITS} for name in ("throughput", *_FIGURES)}
     checksums, memory = [], 0
     for _ in range(cell.openings):
@@ -229,7 +234,7 @@ def _measured(cell: SplitCell, opened: Callable[[Split], closing[Bench]]) -> Mea
     figures: dict[str, Any] = {"throughput": found["throughput"], "memory": memory}
     for name, digits in _FIGURES.items():
         figures[name] = {split: round(median(each), digits) for split, each in found[name].items()}
-    return Measurement(figures, added(outputs), added(plain_joins))
+    return Measurement(figures, *compared(outputs, plain_joins))
 
 
 def _round(benches: Mapping[Split, Bench], interval: int) -> dict[Split, float]:

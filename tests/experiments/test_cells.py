@@ -77,8 +77,11 @@ def test_an_order_constraint_in_seconds_bounds_the_distance(url: str) -> None:
 
 
 def test_one_lookup_a_row_is_opened_three_times_and_the_best_counts(url: str) -> None:
-    """Where rates are found with two tries; every row of all openings is a plain join's."""
-    [cell] = rate_cell.cells_of("smoke", {"way": "one by one", "tries": 2})
+    """Nearby, on an index, at all scales but the smallest; every row of all openings is a plain join's."""
+    points: list[dict[str, Any]] = [{}, {"delay": 45.0}, {"indexed": False}, {"way": "srj", "batch": 30}]
+    cells = rate_cell.cells_of("small", *({"way": "one by one", **point} for point in points))
+    assert [cell["openings"] for cell in cells] == [3, 1, 1, 1]
+    [cell] = rate_cell.cells_of("smoke", {"way": "one by one", "openings": 3})
     measured = rate_cell.run(cell, url)
     assert measured.output == measured.plain_join
     assert len(measured.figures["opened"]) == 3

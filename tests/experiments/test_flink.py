@@ -14,7 +14,7 @@ import pytest
 
 from srj.errors import RequestError
 from srj.experiments import flink_environment, flink_job
-from srj.experiments.flink_job import JobError, figures, jdbc_url, parse, sentence, statements
+from srj.experiments.flink_job import JobError, Request, _check_sampled, figures, jdbc_url, parse, sentence, statements
 from srj.experiments.flink_peer import without_warm
 
 REQUEST = {"url": "postgresql://reader:s%2Fecret@db:6000/shop", "table": "it'ems", "key": "id", "keys": "keys.parquet"}
@@ -85,6 +85,16 @@ def test_javas_chain_of_causes_becomes_its_last() -> None:
     assert sentence(ValueError(), "") == "expected Flink to join the rows, got: ValueError"
 
 
+def test_with_bursts_the_first_rows_of_each_are_written_too() -> None:
+    """From them the delays of the others count."""
+    bursts = statements(parse(REQUEST | {"warm": 10, "burst": 20}), "k", "o", 100)[-1]
+    assert "OR k.n BETWEEN 10 AND 11 OR (k.n > 10 AND MOD(k.n - 10, 20) < 2) OR d.`id` IS NULL" in bursts
+
+
+def _request(**more: object) -> Request:
+    return parse(REQUEST | {"output": "joined.parquet"} | more)
+
+
 def _stamped(read: list[int], joined: list[int]) -> pa.Table:
     times = {"read_at": pa.array(read, pa.time32("ms")), "joined_at": pa.array(joined, pa.time32("ms"))}
     return pa.table({"n": pa.array(range(len(read)), pa.int64()), **times})
@@ -93,19 +103,44 @@ def _stamped(read: list[int], joined: list[int]) -> pa.Table:
 def test_the_measured_part_begins_when_its_first_row_is_read() -> None:
     """The warm rows' time is not in it, nor their delays."""
     stamped = _stamped([1000, 5000, 5010, 5020], [4990, 5010, 5020, 5500])
-    assert figures(stamped, 4, 1, 900) == {"rows": 3, "seconds": 0.5, "delays_ms": {"p50": 10, "p99": 480}}
+    assert figures(stamped, 4, _request(warm=1), 900) == {"rows": 3, "seconds": 0.5, "delays_ms": {"p50": 10, "p99": 480}}
 
 
 def test_delays_that_the_clock_cannot_tell_are_not_told() -> None:
-    told = figures(_stamped([0, 1, 2], [1, 2, 2]), 3, 0, 0)
+    told = figures(_stamped([0, 1, 2], [1, 2, 2]), 3, _request(), 0)
     assert told["delays_ms"] is None
     assert "whole milliseconds" in told["delays_why"]
+
+
+def test_a_row_of_a_burst_waits_from_when_its_subtask_began_with_the_burst() -> None:
+    """Two bursts of four rows after a warm one, two for each of two subtasks, of which one is half a second behind."""
+    read = [0, 100, 600, 110, 610, 120, 620, 150, 650]
+    stamped = _stamped(read, [stamp + 10 for stamp in read])
+    # In the first 10 and 20 of either subtask, in the second 10 and 40; taken as one 10, 20, 30 and 60.
+    told = figures(stamped, 9, _request(warm=1, burst=4), 0)["delays_ms"]
+    assert told == {"p50": 20, "p99": 40}
+    assert figures(stamped, 9, _request(warm=1, burst=8), 0)["delays_ms"] == {"p50": 30, "p99": 60}
+
+
+def test_delays_of_bursts_are_of_the_sampled_rows() -> None:
+    """The first of each burst, which all are written and hardly wait, would make them look shorter."""
+    numbers = [0, 1, 61, 100, 101, 122]  # 0 and 1, 100 and 101 begin their bursts
+    stamped = _stamped([0] * 6, [1, 1, 70, 1, 1, 90]).set_column(0, "n", pa.array(numbers, pa.int64()))
+    told = figures(stamped, 200, _request(output=None, burst=100), 0)["delays_ms"]
+    assert told == {"p50": 70, "p99": 90}
+
+
+def test_a_timed_row_that_is_lost_or_doubled_is_told() -> None:
+    _check_sampled([122, 0, 5, 61], 123)
+    for written in ([0, 122], [0, 61, 61, 122], [0, 61, 183]):
+        with pytest.raises(JobError, match="expected each of 3 sampled rows once, got"):
+            _check_sampled(written, 123)
 
 
 def test_a_job_may_run_over_midnight() -> None:
     day = 86_400_000
     stamped = _stamped([day - 30, day - 10, 5], [day - 10, 5, 40])
-    assert figures(stamped, 3, 0, day - 1000) == {"rows": 3, "seconds": 0.07, "delays_ms": {"p50": 20, "p99": 35}}
+    assert figures(stamped, 3, _request(), day - 1000) == {"rows": 3, "seconds": 0.07, "delays_ms": {"p50": 20, "p99": 35}}
 
 
 def test_the_script_stands_alone_and_answers_one_line(tmp_path: Path) -> None:

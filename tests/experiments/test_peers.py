@@ -27,7 +27,7 @@ from srj.experiments.jdbc import JARS, driver_settings, table_options
 from srj.experiments.ledger import Ledger, Record
 from srj.experiments.peer_stream import FILES, Phase, parts_of, write_part
 from srj.experiments.peer_ways import InList
-from srj.experiments.peers import FLINK, PeerCell, by_point, cells, check, headline, plot
+from srj.experiments.peers import FLINK, PeerCell, Way, by_point, cells, check, headline, plot
 from srj.experiments.peers_table import BEGIN, END, put_into, rendered
 from srj.experiments.relation import SCHEMA, drop_relations, ensure_relation, relation_name
 from srj.experiments.report import found
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from srj.experiments.peers import Way
     from tests.servers import Server
 
 ROWS = 2_000
@@ -79,15 +78,16 @@ def test_the_stated_share_of_rows_has_a_key_that_came_before() -> None:
 
 
 @pytest.mark.parametrize("hits", [0.0, 0.5])
-def test_ways_with_smaller_micro_batches_join_the_same_rows(hits: float) -> None:
+def test_fewer_micro_batches_have_the_same_rows(hits: float) -> None:
     """Keys that come once in their order, as far as they go; the same hot ones; and the same rows to measure the delay."""
+    cell = PeerCell("srj", hits)
 
-    def parts(way: Way) -> dict[Phase, list[np.ndarray]]:
-        cell = PeerCell(way, hits)
-        found = parts_of(cell.sizes(), hits=hits, hot=cell.hot, relation=cell.relation, seed=cell.seed)
-        return {phase: [part.keys for part in found if part.phase == phase] for phase in get_args(Phase)}
+    def parts(sizes: list[tuple[Phase, int]]) -> dict[Phase, list[np.ndarray]]:
+        made = parts_of(sizes, hits=hits, hot=cell.hot, relation=cell.relation, seed=cell.seed)
+        return {phase: [part.keys for part in made if part.phase == phase] for phase in get_args(Phase)}
 
-    large, small = parts("srj"), parts("a query per row")
+    rated = [("rate", 10_000)] * 4  # as Flink has them
+    large, small = parts(cell.sizes()), parts([("warm", 10_000), *rated, *(size for size in cell.sizes() if size[0] == "delay")])
     hot = set(large["warm"][0].tolist()) if hits else set()
     assert len(hot) == (10_000 if hits else 0)
     assert hot == (set(small["warm"][0].tolist()) if hits else set())
@@ -98,9 +98,15 @@ def test_ways_with_smaller_micro_batches_join_the_same_rows(hits: float) -> None
         return set(np.concatenate(phases["rate"]).tolist()) - hot
 
     fewer, more = sorted([once(large), once(small)], key=len)
-    assert len(small["rate"][0]) < len(large["rate"][0])
+    assert 0 < len(fewer) < len(more)
     assert fewer <= more
     assert not (set(np.concatenate(large["warm"] + large["delay"]).tolist()) & more) - hot
+
+
+def test_all_ways_have_micro_batches_of_the_same_sizes() -> None:
+    """What Spark takes for one would weigh differently."""
+    for hits in (0.0, 0.5, 0.95):
+        assert len({tuple(PeerCell(way, hits).sizes()) for way in get_args(Way)}) == 1
 
 
 _MEMORY = """
@@ -266,15 +272,15 @@ def test_a_run_says_once_how_many_cells_can_not_run_here(monkeypatch: pytest.Mon
     ledger = Ledger(tmp_path / "ledger.jsonl")
     with Servers() as servers:
         tally = runner.run(["peers"], "smoke", ledger, servers, Console(file=said, width=200))
-    assert (tally.finished, tally.failed, tally.timeout, tally.skipped) == (8, 0, 0, 0)
-    assert len(tried) == 8
+    assert (tally.finished, tally.failed, tally.timeout, tally.skipped) == (9, 0, 0, 0)
+    assert len(tried) == 9
     assert "Flink" not in tried
     assert said.getvalue().count("left out") == 1
-    assert f"peers: 1 of 9 cells are left out: they need Flink, whose Python the environment variable {FLINK}" in said.getvalue()
+    assert f"peers: 1 of 10 cells are left out: they need Flink, whose Python the environment variable {FLINK}" in said.getvalue()
     listed = CliRunner().invoke(app, ["list", "--output", str(tmp_path)]).output
-    assert re.search(r"peers .* 8/8 .* 0/48 .* 0/48 ", listed)
+    assert re.search(r"peers .* 9/9 .* 0/54 .* 0/54 ", listed)
     monkeypatch.setenv(FLINK, "python")
-    assert " 8/9 " in CliRunner().invoke(app, ["list", "--output", str(tmp_path)]).output
+    assert " 9/10 " in CliRunner().invoke(app, ["list", "--output", str(tmp_path)]).output
 
 
 def test_a_driver_is_a_file_or_a_package_and_the_login_is_no_part_of_its_url() -> None:
