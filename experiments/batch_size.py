@@ -42,9 +42,9 @@ def level(records: Sequence[Record], way: str) -> float | None:
     return found.get(0)
 
 
-def plot(records: Sequence[Record], axes: Axes) -> None:
+def plot(records: Sequence[Record], axes: Axes, name: str = "srj, so many keys, one lookup at a time") -> None:
     """Rates by size, with the baseline and srj's own choice as levels; a level that was lost is named."""
-    figure.draw(axes, figure.rates(figure.finished(records), "srj", size), "srj, so many keys, one lookup at a time")
+    figure.draw(axes, figure.rates(figure.finished(records), "srj", size), name)
     for way in (figure.BASELINE, "srj auto"):
         figure.draw_level(axes, level(records, way), way)
     figure.draw_lost(axes, [record for record in records if size(figure.cell(record))], size)
@@ -62,9 +62,9 @@ def best_gain(records: Sequence[Record], claimed: float) -> Finding:
         return open_
     by_size, base = figure.rates(records, "srj", size), level(records, figure.BASELINE) or 0.0
     best = max(by_size, key=lambda key: by_size[key])
-    why = f"{by_size[best]:,.0f} rows/s with {best:,} keys against {base:,.0f}: {by_size[best] / base:.1f} times"
+    why = f"{by_size[best]:,.0f} rows/s with {best:,} keys against {base:,.0f}: {by_size[best] / base:,.1f} times"
     auto = level(records, "srj auto")
-    why += f"; srj's own choice of size and lookups at a time: {auto / base:.1f} times" if auto else ""
+    why += f"; srj's own choice of size and lookups at a time: {auto / base:,.1f} times" if auto else ""
     return figure.verdict(claim, by_size[best] >= claimed * base, why)
 
 
@@ -95,5 +95,5 @@ def grows_then_flat(records: Sequence[Record], thesis: int, where: str = "") -> 
     least, most = min(by_size), max(by_size)
     at = by_size.get(thesis, 0.0)
     why = f"{rates[0]:,.0f} rows/s with {least:,} keys, {at:,.0f} with {thesis:,}, {rates[-1]:,.0f} with {most:,}; "
-    why += f"from {enough:,} on near best"
+    why += f"from {enough:,} on near best" if enough < most else "the most that were tried are best"
     return figure.verdict(claim, grows and thesis / 4 < enough <= thesis and rates[-1] < at / _FLAT, why)

@@ -30,13 +30,20 @@ def in_process(request: dict[str, Any], limit: float) -> tuple[State, dict[str, 
         request: what `srj.experiments.cell` is asked.
         limit: seconds.
     """
-    # Files, not pipes: whoever outlives the cell may hold them as long as he likes.
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, adopting() as adopted:
+    # Files, not pipes: whoever outlives the cell may hold them as long as he likes. And a folder for what the cell leaves behind
+    # where it is ended before it can tidy up.
+    with (
+        tempfile.TemporaryFile() as output,
+        tempfile.TemporaryFile() as errors,
+        tempfile.TemporaryDirectory(prefix="srj-cell-", ignore_cleanup_errors=True) as folder,
+        adopting() as adopted,
+    ):
         process = subprocess.Popen(
             [sys.executable, "-m", "srj.experiments.cell"],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=errors,
+            env=os.environ | {"TMPDIR": folder},
             start_new_session=True,  # so that what it starts can be ended with it
         )
         in_time = False

@@ -39,7 +39,6 @@ _All = Annotated[bool, typer.Option("--all", help="All in the list.")]
 _Scale = Literal["smoke", "small", "paper"]
 _Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the ledger, the plots and the page.")]
 _FOLDER = Path("experiment-results")
-_MARKDOWN = Path("docs") / "experiments.md"
 
 
 @app.command("list")
@@ -152,7 +151,13 @@ def report_experiments(
     names: _Names = None,
     every: _All = False,
     scale: Annotated[_Scale | None, typer.Option(help="By default that which ran last.")] = None,
-    markdown: Annotated[Path, typer.Option(help="The page in Markdown; its pictures go into a folder beside it.")] = _MARKDOWN,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(
+            help="The page in Markdown; its pictures go into a folder beside it. By default it stands beside the output folder, "
+            "and has its name: docs/experiments.md with -o docs/experiments."
+        ),
+    ] = None,
     readme: Annotated[
         Path | None, typer.Option(help="A page between whose marks the table of the experiment peers is put, as README.md.")
     ] = None,
@@ -168,7 +173,8 @@ def report_experiments(
         peers = [] if readme is None else ledger.latest(load("peers"), scale)
         if readme is not None:
             check_page(readme, peers)
-        for path in write_report(_loaded(names, every or not names), ledger, scale, output / "report.html", markdown):
+        page = markdown or output.parent / f"{output.resolve().name or 'experiments'}.md"
+        for path in write_report(_loaded(names, every or not names), ledger, scale, output / "report.html", page):
             typer.echo(f"{path}")
         if readme is not None:
             put_into(readme, peers)

@@ -45,7 +45,7 @@ def plot(records: Sequence[Record], axes: Axes) -> None:
     """As the others, with a curve for a tenth cached."""
     tenth = figure.rates(figure.finished(_tenths(records)), "srj", batch_size.size)
     figure.draw(axes, tenth, "srj, so many keys, a tenth cached")
-    batch_size.plot(_halves(records), axes)
+    batch_size.plot(_halves(records), axes, "srj, so many keys, half cached")
 
 
 def _halves(records: Sequence[Record]) -> list[Record]:

@@ -47,7 +47,7 @@ def check(records: Sequence[Record]) -> list[Finding]:
     )
     most = max(batches)
     return [
-        figure.beyond_chance(claims[0], min(batches[share] / overtaking[share] for share in batches if share < 0.7), why),
+        figure.beyond_chance(claims[0], min(batches[share] / max(overtaking[share], 1) for share in batches if share < 0.7), why),
         figure.beyond_chance(claims[1], overtaking[most] / batches[most], why),
     ]
 

@@ -16,7 +16,7 @@ from srj.experiments import rate_cell
 from srj.experiments import rate_figure as figure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from matplotlib.axes import Axes
 
@@ -59,8 +59,8 @@ def check(records: Sequence[Record]) -> list[Finding]:
     falls = all(change < figure.CHANCE for one in all_changes for change in one) and max(whole) * figure.CHANCE < 1
     return [
         figure.verdict(claims[0], all(1 / figure.CHANCE <= change <= figure.CHANCE for change in beyond), f"rows/s, {why}"),
-        figure.verdict(claims[1], grows, _spans(whole)),
-        figure.verdict(claims[2], falls, _spans(whole)),
+        figure.verdict(claims[1], grows, _spans(curves)),
+        figure.verdict(claims[2], falls, _spans(curves)),
         _predicted(records, claims[3]),
     ]
 
@@ -96,8 +96,9 @@ def _changes(curve: Sequence[tuple[float, float]]) -> Iterator[float]:
     return (later / earlier for (_, earlier), (_, later) in pairwise(curve))
 
 
-def _spans(whole: Sequence[float]) -> str:
-    return "the rate at the largest constraint over that at 0: " + ", ".join(f"{one:.2f}" for one in whole)
+def _spans(curves: Mapping[float, Sequence[tuple[float, float]]]) -> str:
+    whole = (f"{curve[-1][1] / curve[0][1]:.2f} {_place(delay)}" for delay, curve in curves.items())
+    return f"the rate at the largest constraint over that at 0: {', '.join(whole)}"
 
 
 def _predicted(records: Sequence[Record], claim: str) -> Finding:

@@ -11,7 +11,11 @@ takes:
     from srj.experiments import fig_4_22
 
     EXPERIMENT = replace(
-        fig_4_22.EXPERIMENT, name="mine", cells=lambda scale: fig_4_22.own("clicks.parquet", "page_id", scale)
+        fig_4_22.EXPERIMENT,
+        name="mine",
+        title="My clicks",
+        discussion="",
+        cells=lambda scale: fig_4_22.own("clicks.parquet", "page_id", scale),
     )
 """
 
@@ -111,6 +115,7 @@ def plot(records: Sequence[Record], axes: Axes) -> None:
                 )
     figure.draw_lost(axes, records, cached)
     figure.finish(axes, "cache, share of the distinct keys")
+    axes.legend(fontsize="xx-small", loc="upper left", bbox_to_anchor=(1, 1))  # beside the curves, of which there are many
 
 
 def _cells_of(

@@ -149,13 +149,13 @@ def check(records: Sequence[Record]) -> list[Finding]:
         if ours is None or not others:
             continue
         best = max(others, key=lambda way: float(others[way]["rate"]))
-        why = f"{ours['rate']:,.0f} rows/s; the next, {best}: {others[best]['rate']:,.0f}"
+        why = f"{ours['rate']:,.0f} rows/s; the best of the others, {best}: {others[best]['rate']:,.0f}"
         findings.append(figure.verdict(f"{fastest}: {point}", (1 + _EQUAL) * ours["rate"] >= others[best]["rate"], why))
         # Flink's is of bursts in the middle of its stream: it has no micro-batches, and looking for new files is not in it.
         timed = {way: figures["delay_p99_ms"] for way, figures in others.items() if way != "Flink"}
         if timed:
             best = min(timed, key=lambda way: float(timed[way]))
-            why = f"{ours['delay_p99_ms']:,.0f} ms; the next, {best}: {timed[best]:,.0f} ms"
+            why = f"{ours['delay_p99_ms']:,.0f} ms; the best of the others, {best}: {timed[best]:,.0f} ms"
             findings.append(figure.verdict(f"{shortest}: {point}", (1 - _EQUAL) * ours["delay_p99_ms"] <= timed[best], why))
     return findings
 

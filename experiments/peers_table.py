@@ -18,8 +18,8 @@ _DIALECTS = {"postgresql": "PostgreSQL", "mysql": "MySQL or MariaDB"}
 _NONE = "-"
 _NOTE = (
     "All ways join streams of the same make on two cores, with the server on the same machine: keys that come once "
-    "each (cold), or of which a share is among 10,000 that came before. Each figure is of one run, and runs differ: of "
-    "two of the same day, half the cells' rates by over 16 %, a tenth by over 48 %.\n"
+    "each (cold), or of which a share is among 10,000 that came before. Each figure is of one run, and runs of the "
+    "same cell differ by a fifth as a rule, and by half now and then.\n"
     "\n"
     "- Rows a second: those of micro-batches of 100,000 rows over what Spark calls their execution. Flink "
     "has no micro-batches: its rows after the warm ones, from reading the first to joining the last.\n"
@@ -53,10 +53,15 @@ def put_into(page: Path, records: Sequence[Record]) -> None:
     """Replace what stands between the marks of a page.
 
     Raises:
-        RequestError: the marks are not there, once each and in their order; or there are no results.
+        RequestError: the marks are not there, once each and in their order; or there are no results, or those of smoke scale, which
+            say nothing.
     """
     if not records:
         raise RequestError("expected results of the experiment peers, found none; run: srj experiment run peers")
+    if any(record.scale == "smoke" for record in records):
+        raise RequestError(
+            "expected results of scale small or paper for the table, got those of smoke, which say nothing; run more"
+        )
     text = page.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -69,7 +74,8 @@ def _table(dialect: str, rows: int, records: Sequence[Record]) -> Iterator[str]:
     shares = sorted({PeerCell(**record.cell).hits for record in records})
     names = " · ".join(f"{share:.0%} hits" if share else "cold" for share in shares)
     last = max(records, key=lambda record: record.started)
-    yield f"**{rows:,} rows, {_DIALECTS[dialect]}** ({last.scale}, {last.started[:10]}, {last.machine}); in each cell: {names}."
+    ran = f"{last.scale}, {last.started[:10]}, {last.machine}"
+    yield f"**A table of {rows:,} rows, {_DIALECTS[dialect]}** ({ran}); in each cell: {names}."
     yield ""
     yield "| way | " + " | ".join(_COLUMNS) + " |\n" + "| --- " * (len(_COLUMNS) + 1) + "|"
     for way in get_args(Way):

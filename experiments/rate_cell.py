@@ -83,7 +83,7 @@ class RateCell:
     @property
     def name(self) -> str:
         """In a few words."""
-        return f"srj, {self.batch:,} keys" if self.way == "srj" else self.way
+        return f"srj, {self.batch:,} key{'s' * (self.batch != 1)}" if self.way == "srj" else self.way
 
     @property
     def stream(self) -> str:

@@ -156,6 +156,20 @@ def test_whatever_a_cell_does_is_a_record_and_nothing_of_it_stays(folder: Path, 
     assert "its headline fails: KeyError: 'x'" in done.stdout
 
 
+def test_what_a_cell_leaves_in_its_temporary_folder_goes_with_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is ended, and can't tidy up itself."""
+    place = folder / "temporary"
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    left = 'import tempfile\ntempfile.mkdtemp()\nopen(tempfile.mkstemp()[1], "w").write("rows")\n'
+    name = own(folder, 0, 2, 4)
+    path = folder / name
+    path.write_text(path.read_text().replace("def run(cell, url):", f"def run(cell, url):\n    exec({left!r})"))
+    assert "1 cells finished, 1 failed, 1 took too long" in srj("run", name, "--timeout", "2", code=1).stdout
+    assert list(place.iterdir()) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_a_run_that_is_ended_leaves_no_cell_behind(folder: Path, number: signal.Signals) -> None:
     """However it ends; where it can, it says so."""
@@ -217,8 +231,9 @@ def test_a_record_that_can_not_be_shown_does_not_stop_the_others(folder: Path) -
     with path.open("a") as file:
         file.write(json.dumps(old) + "\n")
     srj("report", "fig_4_15", "own.py")
-    assert "1 cells" in (folder / "docs" / "experiments.md").read_text()
-    assert "Its results can't be shown: KeyError: 'rate'" in (folder / "docs" / "experiments.md").read_text()
+    page = (folder / "experiment-results.md").read_text()
+    assert "1 cells" in page
+    assert "Its results can't be shown: KeyError: 'rate'" in page
     done = srj("plot", "fig_4_15", "own.py", code=1)
     assert "fig_4_15 can't be drawn: KeyError: 'rate'" in done.stderr
     assert "own.png" in done.stdout
@@ -226,11 +241,13 @@ def test_a_record_that_can_not_be_shown_does_not_stop_the_others(folder: Path) -
 
 def test_a_page_that_can_not_be_written_is_told_and_the_others_are_not_touched(folder: Path) -> None:
     """As one that would say nothing: without any result pages stay as they are."""
-    page = folder / "docs" / "experiments.md"
-    page.parent.mkdir()
+    page = folder / "experiment-results.md"
     page.write_text("before")
+    (folder / "docs").mkdir()
     assert "expected results to report, found none" in srj("report", code=2).stderr
     srj("run", own(folder, 0))
+    assert "found none of these in" in (told := srj("report", code=2).stderr)
+    assert "but of own; name these, or the files that they are from" in told
     (folder / "latin").write_bytes(b"\xff")
     for options in (["--markdown", "docs"], ["--readme", "none.md"], ["--readme", "latin"], ["--markdown", "latin/x.md"]):
         done = srj("report", "own.py", *options, code=2)

@@ -302,7 +302,7 @@ def test_the_table_holds_each_figure_once_and_replaces_what_stood_there(tmp_path
         _record("broadcast join", 0.0, unfit="too large"),
     ]
     lines = rendered(records).splitlines()
-    assert lines[0].startswith("**1,000,000 rows, PostgreSQL** (small, 2026-01-02, M); in each cell: cold · 50% hits.")
+    assert lines[0].startswith("**A table of 1,000,000 rows, PostgreSQL** (small, 2026-01-02, M); in each cell: cold · 50% hits.")
     assert lines[2].startswith("| way | rows/s | p50/p99 delay, ms | queries for 1,000 rows |")
     assert lines[4:] == [
         "| srj | 200,000 · 300,000 | 50/90 · 50/80 | 1.2 · 1.2 | 3.0 · 3.0 | 700 · 700 |",
@@ -323,6 +323,8 @@ def test_the_table_holds_each_figure_once_and_replaces_what_stood_there(tmp_path
     page.write_text("nothing\n")
     with pytest.raises(RequestError, match="write them where the table shall stand"):
         put_into(page, records)
+    with pytest.raises(RequestError, match="got those of smoke, which say nothing"):
+        put_into(page, [*records, replace(records[0], scale="smoke")])
     assert page.read_text() == "nothing\n"
 
 
@@ -330,8 +332,8 @@ def test_a_faster_peer_is_a_claim_that_differs() -> None:
     """With both figures; the other claim, which holds, agrees, as it does where the other is ahead by what runs differ."""
     records = [_record("srj", 0.5, rate=100.0), _record("one by one", 0.5, rate=126.0, delay_p99_ms=81.0)]
     fastest, shortest = check(records)
-    assert (fastest.verdict, fastest.why) == ("differs", "100 rows/s; the next, one by one: 126")
-    assert (shortest.verdict, shortest.why) == ("agrees", "80 ms; the next, one by one: 81 ms")
+    assert (fastest.verdict, fastest.why) == ("differs", "100 rows/s; the best of the others, one by one: 126")
+    assert (shortest.verdict, shortest.why) == ("agrees", "80 ms; the best of the others, one by one: 81 ms")
     near, far = (_record("one by one", 0.5, rate=124.0, delay_p99_ms=delay) for delay in (61.0, 59.0))
     assert [one.verdict for one in check([records[0], near])] == ["agrees", "agrees"]
     assert [one.verdict for one in check([records[0], far])] == ["agrees", "differs"]

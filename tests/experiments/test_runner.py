@@ -147,14 +147,19 @@ def test_results_of_the_present_code_count_before_later_ones_and_a_mixture_is_to
     assert [record.machine for record in ledger.latest(experiment)] == ["M1", "M2", "M3"]
     pages = tmp_path / "page.html", tmp_path / "page.md"
     write_report([experiment], ledger, None, *pages)
+    earlier = "of an earlier state of the code"
     for text in (page.read_text() for page in pages):
-        for told in ("M1; numpy 1", "M2; numpy 2", "S1, S2, S", "cells of several states of the code: compare with care"):
+        for told in ("M1; numpy 1", "M2; numpy 2", "S1, S2, S", f"2 of the cells are {earlier}, and not all of the same"):
             assert told in text
     ledger.path.unlink()
     ran(first, "finished", "one")
     ran(second, "finished", "one")
     write_report([experiment], ledger, None, *pages)
-    assert "several states" not in pages[1].read_text()
+    assert f"- 2 of the cells are {earlier}\n" in pages[1].read_text()
+    ledger.path.unlink()
+    ran(first, "finished", code_hash())
+    write_report([experiment], ledger, None, *pages)
+    assert earlier not in pages[1].read_text()
 
 
 def test_the_report_says_the_scale_once_and_shows_a_discussion_only_where_there_is_one(tmp_path: Path) -> None:
@@ -168,6 +173,31 @@ def test_the_report_says_the_scale_once_and_shows_a_discussion_only_where_there_
     assert "<p></p>" not in pages[0].read_text()
     write_report([replace(experiment, discussion="For a reason.")], ledger, None, *pages)
     assert "<p>For a reason.</p>" in pages[0].read_text()
+
+
+def test_nothing_is_judged_at_the_smallest_scale() -> None:
+    """Its cells try the program; the reasons are shown all the same."""
+    experiment = load("fig_4_15")
+
+    def verdicts(scale: Any) -> list[tuple[str, str]]:
+        figures = {"rate": 1.0, "hit_ratio": 0.5, "keys_per_lookup": 1.0}
+        cells = experiment.cells(scale)
+        records = [Record("", "fig_4_15", scale, cell, "", "finished", "", 1.0, figures, "", {}, "M", "S") for cell in cells]
+        return [(one.verdict, one.why) for one in found(experiment, records)]
+
+    (verdict, why), _ = verdicts("smoke")
+    assert verdict == "open"
+    assert why.startswith("not judged at scale smoke; 1 rows/s with 2 keys")
+    assert {verdict for verdict, _ in verdicts("small")} == {"differs"}
+
+
+def test_the_page_stands_beside_the_output_folder_with_its_name(folder: Path) -> None:
+    """So a run elsewhere leaves docs/experiments.md as it is."""
+    name = own(folder, 0)
+    for output in ("docs/experiments", "there"):
+        srj("run", name, "-o", output)
+        assert f"{output}.md" in srj("report", name, "-o", output).stdout
+        assert f"({Path(output).name}/own.png)" in (folder / f"{output}.md").read_text()
 
 
 def test_cells_that_can_not_run_here_are_not_missed() -> None:
@@ -191,7 +221,7 @@ def test_every_experiment_has_cells_at_each_scale_and_knows_when_they_are_missin
         cells = [json.dumps(cell, sort_keys=True) for cell in experiment.cells(scale)]  # type: ignore[arg-type]
         assert len(cells) == len(set(cells)) > 0
         sizes.append(len(cells))
-    most = {"peers": 9, "fig_4_20": 8}  # each of its ways once; four ways at the two sizes between which they cross
+    most = {"peers": 10, "fig_4_20": 8}  # each of its ways once; four ways at the two sizes between which they cross
     assert sizes[0] <= most.get(name, 6)
     assert {finding.verdict for finding in experiment.check([])} == {"open"}
 
