@@ -1,9 +1,13 @@
-"""One run at a time in a database: two would share tables that the first to end drops, and measure each other."""
+"""One run at a time in a database: two would share tables that the first to end drops. And who knows of another on the machine."""
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
+import tempfile
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -36,6 +40,26 @@ def only_run(url: str) -> Iterator[None]:
                 "database"
             )
         yield
+
+
+@contextmanager
+def alone_here() -> Iterator[bool]:
+    """Whether no other run of this user's measures on this machine while this is open; where that can't be known, True."""
+    path = Path(tempfile.gettempdir()) / f"srj-experiments-{os.getuid()}.lock"
+    try:
+        file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError:
+        yield True
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_alone = True
+    except OSError:
+        is_alone = False
+    try:
+        yield is_alone
+    finally:
+        os.close(file)
 
 
 @contextmanager

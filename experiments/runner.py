@@ -14,6 +14,7 @@ from srj.experiments.cell_process import in_process
 from srj.experiments.experiment import load
 from srj.experiments.ledger import Record, code_hash, key_of, machine, versions
 from srj.experiments.masking import masked, printable
+from srj.experiments.run_lock import alone_here
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +65,12 @@ def run(
     tally = Tally(skipped=len(plan) - len(to_do))
     servers.hold(task.dialect for task in to_do.values() if task.dialect)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with alone_here() as is_alone, Progress(*columns, console=console, transient=True) as progress:
+        if to_do and not is_alone:
+            _say(
+                progress.console,
+                "another run is measuring on this machine, so that the figures of both are worse than they should be",
+            )
         shown = progress.add_task("", total=len(plan), completed=tally.skipped)
         for key, task in to_do.items():
             progress.update(shown, description=escape(task.label))

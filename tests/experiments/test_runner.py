@@ -19,6 +19,7 @@ from srj.experiments import ledger as ledgers
 from srj.experiments.experiment import NAMES, load
 from srj.experiments.ledger import Ledger, Record, code_hash, key_of, versions
 from srj.experiments.report import found, write_report
+from srj.experiments.run_lock import alone_here
 from tests.experiments.own import lines, own, srj
 
 SRJ = Path(sys.executable).with_name("srj")
@@ -189,6 +190,18 @@ def test_nothing_is_judged_at_the_smallest_scale() -> None:
     assert verdict == "open"
     assert why.startswith("not judged at scale smoke; 1 rows/s with 2 keys")
     assert {verdict for verdict, _ in verdicts("small")} == {"differs"}
+
+
+def test_another_run_on_the_machine_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has servers of its own, and so neither waits for the other; one that has nothing to do disturbs nobody."""
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    name = own(folder, 0)
+    with alone_here() as is_alone:
+        assert is_alone
+        assert "another run is measuring on this machine" in srj("run", name).stdout
+        assert "another run" not in srj("run", name).stdout
+    assert "another run" not in srj("run", name, "--fresh").stdout
 
 
 def test_the_page_stands_beside_the_output_folder_with_its_name(folder: Path) -> None:
