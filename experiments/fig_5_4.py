@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _MEMORY = (0.02, 0.04, 0.08, 0.16)
 _THESIS = {"lookups": "one at a time", "indexed": False}
 _SETTINGS = (_THESIS, {"lookups": "one at a time"}, {"lookups": "several"})
+_SAME_UNIT = 0.02  # of a percent's memory, by which roundings differ
 _BY_CHANCE = 0.1  # at most, that any of the divisions which are said to be better is no better
 
 
@@ -154,7 +155,16 @@ def details(records: Sequence[Record]) -> list[str]:
     queue = (
         f"With {_cell(last).memory:.0%} of it {room:,} rows could wait in srj's division, and a lookup had {missing:,.0f} missing"
     )
+    # What a percent is has changed with the code.
+    units = {_cell(one).memory: one.figures["memory"] / _cell(one).memory for one in thesis}
+    most = max(units)
+    odd = [memory for memory, unit in units.items() if abs(unit / units[most] - 1) > _SAME_UNIT]
+    unlike = [
+        f"A percent was {units[memory] / units[most]:.2f} times as much memory with {memory:.0%} as with {most:.0%}: compare with care."
+        for memory in odd
+    ]
     return [
+        *unlike,
         f"In the thesis's setting with {_cell(first).memory:.0%} of the relation, {keys}: {held}.",
         f"{queue} ones, several of one key among them.",
     ]
