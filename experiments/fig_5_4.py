@@ -160,7 +160,7 @@ def details(records: Sequence[Record]) -> list[str]:
     most = max(units)
     odd = [memory for memory, unit in units.items() if abs(unit / units[most] - 1) > _SAME_UNIT]
     unlike = [
-        f"A percent was {units[memory] / units[most]:.2f} times as much memory with {memory:.0%} as with {most:.0%}: compare with care."
+        f"A percent is {units[memory] / units[most]:.2f} times as much with {memory:.0%} as with {most:.0%}: compare with care."
         for memory in odd
     ]
     return [
