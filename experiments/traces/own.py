@@ -57,7 +57,11 @@ def _read(path: Path, column: str) -> pa.ChunkedArray:
         return pq.read_table(path, columns=[column]).column(0)
     with csv.open_csv(path) as reader:
         _check(reader.schema.names, column, path)
-    return csv.read_csv(path, convert_options=csv.ConvertOptions(include_columns=[column])).column(0)
+    # As text, as keys are only numbered: a number read from it could be rounded, and be another's.
+    as_text = csv.ConvertOptions(
+        include_columns=[column], column_types={column: pa.string()}, null_values=[""], strings_can_be_null=True
+    )
+    return csv.read_csv(path, convert_options=as_text).column(0)
 
 
 def _check(names: list[str], column: str, path: Path) -> None:

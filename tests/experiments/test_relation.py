@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from srj.errors import ConnectionFailedError, RequestError
+from srj.experiments import relation
 from srj.experiments.joins import Ask
 from srj.experiments.relation import SCHEMA, drop_relations, ensure_relation, plain_url, read_relation
 from srj.experiments.servers import Servers
@@ -33,6 +35,60 @@ def test_a_relation_is_made_once_read_whole_and_dropped(server: Server) -> None:
         drop_relations(server.url)
     left = "SELECT 1 FROM information_schema.tables WHERE table_name LIKE 'srj\\_experiment\\_%'"
     assert server.execute(left) == []
+
+
+def test_tables_that_others_made_are_neither_measured_nor_dropped(server: Server) -> None:
+    """Whatever their names."""
+    others = ("srj_experiment_notes", "srj_experiment_r1_77")
+    try:
+        for name in others:
+            server.execute(f"CREATE TABLE {name} (id BIGINT)")
+        with pytest.raises(RequestError, match="expected the table srj_experiment_r1_77 as srj's experiments make it, got another"):
+            ensure_relation(server.url, 77, indexed=True)
+        ensure_relation(server.url, 77, indexed=False)
+        assert drop_relations(server.url) == []
+        there = "SELECT table_name FROM information_schema.tables WHERE table_name LIKE 'srj\\_experiment\\_%' ORDER BY 1"
+        assert [name for (name,) in server.execute(there)] == [*others]
+    finally:
+        for name in others:
+            server.execute(f"DROP TABLE {name}")
+
+
+def test_tables_of_other_schemas_are_left(postgres: Server) -> None:
+    """The mark alone does not make them ours: a user may keep a copy."""
+    name = ensure_relation(postgres.url, 77, indexed=False)
+    try:
+        postgres.execute(f"CREATE SCHEMA kept; ALTER TABLE {name} SET SCHEMA kept")
+        assert drop_relations(postgres.url) == []
+        assert postgres.execute(f"SELECT count(*) FROM kept.{name}") == [(77,)]
+    finally:
+        postgres.execute("DROP SCHEMA kept CASCADE")
+
+
+def test_a_server_that_says_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It accepts, and never greets; what a statement takes has no such limit."""
+    monkeypatch.setattr(relation, "_GREETING", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(ConnectionFailedError, match="expected MySQL at"):
+            read_relation(f"mysql://u:secret@127.0.0.1:{port}/d", "t")
+
+
+def test_a_statement_may_take_longer_than_the_greeting(mariadb: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relation, "_GREETING", 1.0)
+    with relation.mysql_connection(mariadb.url) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT SLEEP(1.5)")
+        assert cursor.fetchone() == (0,)
+
+
+def test_the_version_of_a_server_is_told(server: Server) -> None:
+    given = {"postgresql" if server.kind == "postgresql" else "mysql": server.url}
+    with Servers(**given) as servers:
+        servers.hold([server.kind])
+        told = servers.described(server.kind)
+    (version,) = server.execute("SELECT version()")[0]
+    assert told.split()[1] in version
+    assert told.endswith(f" at {server.host}:{server.port}/{server.database}")
 
 
 def test_each_cell_runs_on_the_servers_that_were_given(postgres: Server) -> None:
