@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import signal
+import sys
 from contextlib import contextmanager
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING
@@ -36,7 +38,10 @@ def stopped_by_signals() -> Iterator[None]:
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Errors in one sentence, what is not installed among them."""
+    """Errors in one sentence, what is not installed among them; what the terminal has no letters for is shown escaped."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         yield
     except SrjError as error:

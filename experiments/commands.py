@@ -34,7 +34,7 @@ def _number(value: float | None) -> float | None:
     return value
 
 
-_Names = Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="As in the list, or a Python file of your own.")]
+_Names = Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="As in the list, or a Python file of your own.")]
 _All = Annotated[bool, typer.Option("--all", help="All in the list.")]
 _Scale = Literal["smoke", "small", "paper"]
 _Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the ledger, the plots and the page.")]
@@ -63,7 +63,7 @@ def list_experiments(output: _Output = _FOLDER) -> None:
                 missing = sum(len(experiment.missing(scale, there)) for there in by_dialect.values() or [records])
                 counts.append(f"{ended}/{len(records) + missing}")
             grid.add_row(name, experiment.question, *counts)
-        Console(width=None if sys.stdout.isatty() else 200).print(grid)
+        Console(width=None if sys.stdout and sys.stdout.isatty() else 200).print(grid)
 
 
 @app.command("run")
@@ -79,7 +79,7 @@ def run_experiments(
         typer.Option(help="Seconds for each cell, in place of the experiment's own.", min=0.1, max=1_000_000, callback=_number),
     ] = None,
     postgres_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Of your own server, where tables srj_experiment_… are made and dropped.")
+        str | None, typer.Option(metavar="URL", help="Of your own server, where tables srj_experiment_* are made and dropped.")
     ] = None,
     mysql_url: Annotated[
         str | None, typer.Option(metavar="URL", help="The same for MySQL or MariaDB; with both, each cell runs on each.")
@@ -134,14 +134,14 @@ def plot_experiments(
                 path = output / f"{name}.png"
                 try:
                     picture = plotted(experiment, of_server)
-                except Exception as error:  # a record of another version, a plot of one's own: the others go on
+                except (Exception, SystemExit) as error:  # a record of another version, a plot of one's own: the others go on
                     typer.echo(f"srj: {name} can't be drawn: {printable(f'{type(error).__name__}: {error}')}", err=True)
                     failed = True
                 else:
                     write(path, picture)
                     typer.echo(f"{path}")
             if not records:
-                typer.echo(f"{experiment.name}: no results yet; run: srj experiment run {experiment.name}")
+                typer.echo(f"{experiment.name}: no results yet; run: srj experiment run {experiment.file or experiment.name}")
     if failed:
         raise typer.Exit(1)
 
@@ -166,14 +166,16 @@ def report_experiments(
     """Write report.html, one page with all in it, and a page in Markdown: plots, the thesis's claims, our findings."""
     with told(), _ledger(output) as ledger:
         from srj.experiments.experiment import load  # noqa: PLC0415
-        from srj.experiments.pages import check_page  # noqa: PLC0415
-        from srj.experiments.peers_table import put_into  # noqa: PLC0415
+        from srj.experiments.peers_table import check_page, put_into  # noqa: PLC0415
         from srj.experiments.report import write_report  # noqa: PLC0415
 
+        page = markdown or output.parent / f"{output.resolve().name or 'experiments'}.md"
+        places = [place.resolve() for place in (output / "report.html", page, readme) if place is not None]
+        if len({*places}) < len(places):
+            raise RequestError(f"expected a file for each page, got {str(places[-1])!r} for two of them; name another")
         peers = [] if readme is None else ledger.latest(load("peers"), scale)
         if readme is not None:
             check_page(readme, peers)
-        page = markdown or output.parent / f"{output.resolve().name or 'experiments'}.md"
         for path in write_report(_loaded(names, every or not names), ledger, scale, output / "report.html", page):
             typer.echo(f"{path}")
         if readme is not None:

@@ -103,6 +103,7 @@ class Experiment:
         timeouts: seconds that a cell may take.
         can_run: whether a cell can run here; one that can't is left out of a run, and nobody misses it.
         needs: what cells need that can't run, in a few words.
+        file: of one's own; empty: one of ours.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Experiment:
     timeouts: Mapping[Scale, float] = field(default_factory=lambda: dict(_TIMEOUTS))
     can_run: Callable[[Cell], bool] = lambda _: True
     needs: str = ""
+    file: str = ""
 
     def missing(self, scale: Scale, records: Sequence[Record]) -> list[Cell]:
         """The scale's cells that can run here, and of which none of a server's records is."""

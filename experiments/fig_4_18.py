@@ -67,7 +67,7 @@ EXPERIMENT = figure.experiment(
     claim="the gain over one lookup a row grows with the skew, from 0 to 1.",
     discussion=(
         "The rate of either way is one over the share of misses times what a missed key costs, so that the misses cancel: "
-        "the gain hardly depends on the skew, and what the figure shows of it is the other way's two modes."
+        "the gain depends little on the skew."
     ),
     cells=cells,
     details=details,

@@ -90,9 +90,8 @@ EXPERIMENT = figure.experiment(
     question="What do batches alone gain, and what does overtaking alone?",
     claim="below 70 % hits batches gain more, above it overtaking does.",
     discussion=(
-        "With one lookup in flight overtaking hides no more than what hits cost meanwhile, which is little beside a lookup "
-        "here. And a lookup of one key is what srj is not made for: it passes a second thread, and steps over whole columns; in "
-        "the thesis both ways pay the same."
+        "With one lookup in flight overtaking hides no more than what hits cost meanwhile. And a lookup of one key is what "
+        "srj is not made for: it passes a second thread, and steps over whole columns; in the thesis both ways pay the same."
     ),
     cells=cells,
     details=details,

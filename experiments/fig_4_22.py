@@ -169,8 +169,9 @@ EXPERIMENT = figure.experiment(
     question="Do real streams gain what made ones gain, at each size of the cache?",
     claim="on weather and TPC-H srj carries more rows than one lookup a row at each size of the cache, and more with a larger one.",
     discussion=(
-        "The weather's keys come in runs, whose rows wait for one key on its way: nearly none asks, however small the "
-        "cache, though few hit at once. Rates are found less closely here than in the other figures: within a tenth, with one try."
+        "The weather's keys come in runs, of which one row asks: hardly any do, however small the cache. With srj the others "
+        "of a run wait with it, and few hit at once. Rates are found less closely here than in the other figures: within a "
+        "tenth, with one try."
     ),
     cells=cells,
     details=details,

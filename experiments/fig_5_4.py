@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _MEMORY = (0.02, 0.04, 0.08, 0.16)
 _THESIS = {"lookups": "one at a time", "indexed": False}
 _SETTINGS = (_THESIS, {"lookups": "one at a time"}, {"lookups": "several"})
+_NAMED = 2  # lost cells of a panel that its legend has room for
 _SAME_UNIT = 0.02  # of a percent's memory, by which roundings differ
 _BY_CHANCE = 0.1  # at most, that any of the divisions which are said to be better is no better
 
@@ -73,9 +74,11 @@ def plot(records: Sequence[Record], axes: Axes) -> None:
             )
             if points:
                 panel.plot(*zip(*points, strict=True), "o-", label=split)
-        for record in records:
-            if record.state != "finished" and _cell(record).setting == setting:
-                panel.plot([], [], " ", label=f"{split_cell.label(record.cell)}: {record.state}")
+        lost = [
+            f"{_cell(one).memory:.0%}: {one.state}" for one in records if one.state != "finished" and _cell(one).setting == setting
+        ]
+        for label in lost if len(lost) <= _NAMED else [f"{len(lost)} cells without figures"]:
+            panel.plot([], [], " ", label=label)
         panel.axhline(1, color="black", linewidth=0.8)
         panel.axhline(AS_GOOD, color="black", linewidth=0.8, linestyle=":")
         panel.set_xlabel(f"memory, % of the relation\n{setting}", fontsize="small")

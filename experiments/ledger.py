@@ -89,6 +89,8 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.unreadable = 0
+        self._records: list[Record] = []
+        self._read_at: tuple[int, int] | None = None  # size and time of the file then
 
     def open_for_writing(self) -> None:
         """Make the file if there is none.
@@ -133,14 +135,19 @@ class Ledger:
             RequestError: the file can't be read.
         """
         try:
+            status = self.path.stat()
+            read_at = (status.st_size, status.st_mtime_ns)
+            if self._read_at == read_at:
+                return list(self._records)
             lines = self.path.read_bytes().split(b"\n")
         except FileNotFoundError:
-            lines = []
+            lines, read_at = [], None
         except OSError as error:
             raise RequestError(f"expected a ledger that can be read, got {str(self.path)!r}: {error.strerror}") from None
         read = [fields_of(line) for line in lines if line.strip()]
         self.unreadable = read.count(None)
-        return [Record(**fields) for fields in read if fields is not None]
+        self._records, self._read_at = [Record(**fields) for fields in read if fields is not None], read_at
+        return list(self._records)
 
     def finished(self) -> set[str]:
         """Keys of cells that need not run again."""

@@ -38,6 +38,6 @@ def fields_of(line: bytes) -> dict[str, Any] | None:
     known: dict[str, Any] = {name: told.get(name, empty.get(name)) for name in _KINDS}
     if not all(isinstance(known[name], kind) for name, kind in _KINDS.items()):
         return None
-    if not all(known[name] in those for name, those in _KNOWN.items()) or not math.isfinite(known["seconds"]):
+    if not all(known[name] in those for name, those in _KNOWN.items()) or not 0 <= known["seconds"] < math.inf:
         return None
     return known if all(isinstance(version, str) for version in known["versions"].values()) else None

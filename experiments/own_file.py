@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
+import math
 import re
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +16,7 @@ from srj.experiments.experiment import SCALES, Experiment
 from srj.experiments.masking import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from srj.experiments.experiment import Cell, Scale
@@ -35,10 +38,11 @@ def from_file(path: Path) -> Experiment:
     for name in ("name", "title", "question", "claim", "claimed_by", "discussion", "needs"):
         if not isinstance(value := getattr(found, name), str):
             raise RequestError(f"expected a text as the experiment's {name} in {path.name!r}, got {value!r}; correct it")
-    if not isinstance(found.servers, tuple) or any(not isinstance(found.timeouts.get(scale), int | float) for scale in SCALES):
+    known = isinstance(found.servers, tuple) and all(one in ("postgresql", "mysql") for one in found.servers)
+    if not known or not _are_seconds(found.timeouts):
         raise RequestError(
-            f"expected a tuple of servers and seconds for each scale in {path.name!r}, got {found.servers!r} and "
-            f"{found.timeouts!r}; correct it"
+            f"expected a tuple of servers, of postgresql and mysql, and seconds for each scale in {path.name!r}, got "
+            f"{found.servers!r} and {found.timeouts!r}; correct it"
         )
     if not _NAME.fullmatch(found.name):
         raise RequestError(
@@ -46,6 +50,7 @@ def from_file(path: Path) -> Experiment:
         )
     return replace(
         found,
+        file=path.name,
         cells=lambda scale: _cells(found, scale, path),
         can_run=lambda cell: bool(_told(lambda: found.can_run(cell), "can_run", path)),
         label=lambda cell: _text(_told(lambda: found.label(cell), "label", path)),
@@ -53,14 +58,21 @@ def from_file(path: Path) -> Experiment:
     )
 
 
+def _are_seconds(timeouts: Mapping[Any, Any]) -> bool:
+    return all(isinstance(one := timeouts.get(scale), int | float) and 0 < one < math.inf for scale in SCALES)
+
+
 def _imported(path: Path) -> object:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    # A name that no library has; by it dataclasses find their module.
+    name = f"srj_own_{hashlib.sha256(str(path.resolve()).encode(errors='surrogateescape')).hexdigest()[:16]}"
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise RequestError(f"expected a Python file with an experiment, got {str(path)!r}, which is none; correct the path")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
+        del sys.modules[name]
         raise RequestError(f"expected a file that Python can import, got {str(path)!r}: {_reason(error)}; correct it") from error
     return module
 
@@ -82,7 +94,7 @@ def _headline(experiment: Experiment, figures: Any) -> str:
     # What was measured is kept whatever it looks like.
     try:
         return _text(experiment.headline(figures))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return f"{figures} (its headline fails: {_reason(error)})"
 
 

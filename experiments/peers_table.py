@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from srj.errors import RequestError
+from srj.errors import RequestError, SrjError
+from srj.experiments.pages import check_writable, write, write_text
 from srj.experiments.peers import PeerCell, Way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from srj.experiments.ledger import Record
 
@@ -62,12 +64,38 @@ def put_into(page: Path, records: Sequence[Record]) -> None:
         raise RequestError(
             "expected results of scale small or paper for the table, got those of smoke, which say nothing; run more"
         )
-    text = page.read_text(encoding="utf-8")
+    text = page.read_bytes().decode()
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end or BEGIN in rest or END in after:
         raise RequestError(f"expected {BEGIN} and then {END} in {page.name}, once each; write them where the table shall stand")
-    page.write_text(f"{before}{BEGIN}\n{_NOTE}\n\n{rendered(records)}\n{END}{after}", encoding="utf-8")
+    table = f"\n{_NOTE}\n\n{rendered(records)}\n"
+    ends = "\r\n" if "\r\n" in text else "\n"
+    write(page, f"{before}{BEGIN}{table.replace(chr(10), ends)}{END}{after}".encode())
+
+
+def check_page(page: Path, peers: Sequence[Record]) -> None:
+    """See that the table of peers can be put into a page, before anything is written.
+
+    Raises:
+        RequestError: it can't.
+    """
+    check_writable(page)
+    try:
+        text = page.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise RequestError(f"expected a page in UTF-8, got {str(page)!r}, which can't be read: {_reason(error)}") from None
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / page.name
+        write_text(copy, text)
+        try:
+            put_into(copy, peers)
+        except (TypeError, KeyError, ValueError, ArithmeticError) as error:
+            if isinstance(error, SrjError):
+                raise
+            raise RequestError(
+                f"expected records of peers as this version writes them, got {_reason(error)}; run it again"
+            ) from error
 
 
 def _table(dialect: str, rows: int, records: Sequence[Record]) -> Iterator[str]:
@@ -122,3 +150,7 @@ _COLUMNS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "database CPU, s for 1 M rows": _cpu,
     "memory, MB": _memory,
 }
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"

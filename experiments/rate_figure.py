@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from srj.experiments import rate_cell
@@ -20,12 +21,6 @@ if TYPE_CHECKING:
 BASELINE = "one by one"
 CHANCE = 1.3  # times: the rates of the same cell in several figures and runs lay as far apart
 _WAYS = {BASELINE: BASELINE, "srj": "srj, 30 keys, one lookup at a time", "srj auto": "srj auto"}
-
-TWO_MODES = (
-    "One lookup a row has two modes: by hand it took four times as long with client and server held on two cores as on one, and "
-    "where the system puts them differs each time that it is opened, as far as we can tell."
-)
-"""What figures say that compare with one lookup a row."""
 
 
 def experiment(
@@ -136,8 +131,9 @@ def openings(records: Sequence[Record]) -> list[str]:
     factors = [max(opened) / min(opened) for record in records if (opened := record.figures.get("opened"))]
     if not factors:
         return []
-    apart = f"it carried {span(factors)} times as many rows as the slowest of its cell"
-    return [f"{TWO_MODES} So it is opened several times, and the best counts: {apart}."]
+    return [
+        f"Of the openings of one lookup a row the best, which counts, carried {span(factors)} times as many rows as the slowest."
+    ]
 
 
 def strayed(records: Sequence[Record]) -> list[str]:
@@ -190,10 +186,13 @@ def draw_level(axes: Axes, level: float | None, name: str) -> None:
 
 
 def draw_lost(axes: Axes, records: Sequence[Record], by: Callable[[RateCell], Any]) -> None:
-    """Cells without figures, as labelled gaps."""
-    for record in records:
-        if record.state != "finished":
-            axes.axvline(by(cell(record)), color="red", linestyle=":", label=f"{cell(record).name}: {record.state}")
+    """Cells without figures, as labelled gaps; those of a way have one label."""
+    lost = [(f"{cell(record).name}: {record.state}", by(cell(record))) for record in records if record.state != "finished"]
+    for label, number in Counter(label for label, _ in lost).items():
+        shown = f"{label} ({number})" if number > 1 else label
+        for place in dict.fromkeys(place for one, place in lost if one == label):
+            axes.axvline(place, color="red", linestyle=":", label=shown)
+            shown = "_"  # no other entry of the legend
 
 
 def finish(axes: Axes, x: str, *, log: bool = False) -> None:

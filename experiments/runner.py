@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -78,7 +79,7 @@ def run(
             ledger.append(record)
             setattr(tally, record.state, getattr(tally, record.state) + 1)
             finished = record.state == "finished"
-            told = task.experiment.headline(record.figures) if finished else f"{record.state}: {record.error}"
+            told = _headline(task, record) if finished else f"{record.state}: {record.error}"
             _say(progress.console, f"{task.label}: {told}")
             progress.advance(shown)
     return tally
@@ -109,8 +110,16 @@ def _plan(names: Sequence[str], scale: Scale, servers: Servers, console: Console
     return plan
 
 
+def _headline(task: _Task, record: Record) -> str:
+    try:
+        return task.experiment.headline(record.figures)
+    except Exception as error:  # whatever it is, what was measured is kept, and the other cells' turn comes
+        return f"finished; its headline fails: {type(error).__name__}: {error}"
+
+
 def _say(console: Console, text: str) -> None:
-    console.print(printable(text), soft_wrap=True, markup=False, highlight=False)
+    with suppress(OSError):  # who can't be told loses no measurement
+        console.print(printable(text), soft_wrap=True, markup=False, highlight=False)
 
 
 def _able(experiment: Experiment, scale: Scale, console: Console) -> list[Cell]:
@@ -129,6 +138,10 @@ def _run_cell(task: _Task, scale: Scale, key: str, servers: Servers, timeout: fl
     url = servers.url(task.dialect) if task.dialect else ""
     started, begun = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     state, figures, error = in_process({"experiment": task.name, "cell": task.cell, "url": url}, limit)
+    try:
+        figures = printable(masked(figures, url, names=task.name.endswith(".py")))
+    except RecursionError:
+        state, figures, error = "failed", {}, "expected figures that are nested less deeply; make them flat"
     return Record(
         key=key,
         experiment=task.experiment.name,
@@ -138,7 +151,7 @@ def _run_cell(task: _Task, scale: Scale, key: str, servers: Servers, timeout: fl
         state=state,
         started=started,
         seconds=round(time.monotonic() - begun, 3),
-        figures=printable(masked(figures, url, names=task.name.endswith(".py"))),
+        figures=figures,
         error=_shortened(printable(masked(error, url))),
         versions=versions(),
         machine=machine(),

@@ -15,6 +15,7 @@ from urllib.parse import quote, quote_plus
 
 import matplotlib as mpl
 import pytest
+from matplotlib.figure import Figure
 
 from srj.errors import RequestError
 from srj.experiments import cell_process, fig_4_22, rate_cell
@@ -239,6 +240,63 @@ def test_a_record_that_can_not_be_shown_does_not_stop_the_others(folder: Path) -
     assert "own.png" in done.stdout
 
 
+def test_an_experiment_of_ones_own_may_have_dataclasses_and_any_name(folder: Path) -> None:
+    """Whose annotations are looked up in their module; and a file named as a library's module replaces none."""
+    own(folder, 0)
+    params = "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Params:\n    n: int = 1\n"
+    text = (folder / "own.py").read_text()
+    (folder / "random.py").write_text(f"from __future__ import annotations\n{params}{text}")
+    (folder / "own.py").unlink()
+    assert "1 cells finished" in srj("run", "random.py").stdout
+
+
+@pytest.mark.parametrize("name", ["headline", "check", "plot", "details"])
+def test_a_function_of_ones_own_that_exits_ends_nothing(folder: Path, name: str) -> None:
+    """Cells go on, and what was measured is kept."""
+    path = folder / own(folder, 0, 5)
+    added = f"def leave(*_):\n    sys.exit(7)\n\nfrom dataclasses import replace\nEXPERIMENT = replace(EXPERIMENT, {name}=leave)\n"
+    path.write_text(f"{path.read_text()}{added}")
+    assert "2 cells finished" in srj("run", path.name).stdout
+    srj("report", path.name)
+    srj("plot", path.name, code=int(name == "plot"))
+
+
+def test_figures_that_are_nested_too_deeply_are_a_failed_cell(folder: Path) -> None:
+    path = folder / own(folder, 0, 1)
+    deep = 'def deep():\n    figures = {}\n    for _ in range(700):\n        figures = {"in": figures}\n    return figures\n'
+    path.write_text(path.read_text().replace('{"square": cell["n"] ** 2}', "deep()") + deep)
+    assert "2 failed" in srj("run", path.name, code=1).stdout
+    assert "nested less deeply" in lines(folder)[0]["error"]
+
+
+def test_two_pages_never_share_a_file_and_a_page_has_a_suffix(folder: Path) -> None:
+    """Before anything is written."""
+    srj("run", own(folder, 0))
+    same = (["--markdown", "experiment-results/report.html"], ["--markdown", "R.md", "--readme", "./R.md"])
+    for options in (*same, ["--markdown", "page"]):
+        done = srj("report", "own.py", *options, code=2)
+        assert done.stderr.startswith("srj: expected a ")
+    assert sorted(path.name for path in folder.iterdir()) == ["experiment-results", "own.py"]
+    assert [path.name for path in (folder / "experiment-results").iterdir()] == ["ledger.jsonl"]
+
+
+def test_who_can_not_be_told_loses_no_measurement(folder: Path) -> None:
+    own(folder, 0, 5)
+    with Path("/dev/full").open("w") as full:
+        subprocess.run([SRJ, "experiment", "run", "own.py"], stdout=full, stderr=subprocess.DEVNULL, check=False)
+    assert [line["state"] for line in lines(folder)] == ["finished", "finished"]
+
+
+def test_lost_cells_of_a_way_have_one_label() -> None:
+    """However many there are; their gaps are all shown."""
+    cells = load("fig_4_22").cells("small")
+    lost = [replace(_record(), experiment="fig_4_22", cell=cell, state="failed", figures={}) for cell in cells]
+    axes = Figure().subplots()
+    load("fig_4_22").plot(lost, axes)
+    labels = axes.get_legend_handles_labels()[1]
+    assert labels == ["one by one: failed (8)", "srj, 30 keys: failed (14)", "srj, 1 key: failed (6)", "srj auto: failed (8)"]
+
+
 def test_a_page_that_can_not_be_written_is_told_and_the_others_are_not_touched(folder: Path) -> None:
     """As one that would say nothing: without any result pages stay as they are."""
     page = folder / "experiment-results.md"
@@ -273,7 +331,7 @@ def test_a_page_that_can_not_be_written_is_told_and_the_others_are_not_touched(f
         ("cells=lambda scale: [{'n': float('nan')}]", "expected cells of 'own.py' that are dicts as JSON knows them"),
         ("label=lambda cell: 1 / 0", "expected label of the experiment in 'own.py' to work, got ZeroDivisionError"),
         ("can_run=lambda cell: exit()", "expected can_run of the experiment in 'own.py' to work, got SystemExit"),
-        ("timeouts={}", "expected a tuple of servers and seconds for each scale in 'own.py'"),
+        ("timeouts={}", "expected a tuple of servers, of postgresql and mysql, and seconds for each scale in 'own.py'"),
     ],
 )
 def test_a_file_of_ones_own_that_is_wrong_is_told_in_one_sentence(folder: Path, content: str, message: str) -> None:

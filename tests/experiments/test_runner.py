@@ -75,7 +75,7 @@ def test_the_report_and_the_plot_show_what_the_ledger_holds(folder: Path) -> Non
     own(folder, 1, 5, 6)  # a cell less, and one that has not run
     srj("report", name, "--markdown", "out/page.md")
     markdown = (folder / "out" / "page.md").read_text()
-    assert "| they do. | open | 1 cells have not run; run: srj experiment run own |" in markdown
+    assert "| they do. | open | 1 cells have not run; run: srj experiment run own.py |" in markdown
     assert "plain join, Checksum" not in markdown
 
 
