@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -22,6 +23,7 @@ from srj.experiments import cell_process, fig_4_22, rate_cell
 from srj.experiments.experiment import load
 from srj.experiments.ledger import Ledger
 from srj.experiments.masking import masked, printable
+from srj.experiments.pages import write
 from srj.experiments.report import plotted
 from srj.experiments.servers import Servers
 from srj.experiments.traces import trace
@@ -267,6 +269,22 @@ def test_figures_that_are_nested_too_deeply_are_a_failed_cell(folder: Path) -> N
     path.write_text(path.read_text().replace('{"square": cell["n"] ** 2}', "deep()") + deep)
     assert "2 failed" in srj("run", path.name, code=1).stdout
     assert "nested less deeply" in lines(folder)[0]["error"]
+
+
+def test_a_page_stays_as_it_was_where_writing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a full disk, in the middle of it."""
+    page, whole = tmp_path / "page.md", Path.write_bytes
+    page.write_text("before")
+
+    def half(path: Path, content: bytes) -> int:
+        whole(path, content[:3])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(RequestError, match="No space left on device"):
+        write(page, b"after it")
+    assert page.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [page]
 
 
 def test_two_pages_never_share_a_file_and_a_page_has_a_suffix(folder: Path) -> None:

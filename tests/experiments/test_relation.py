@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import subprocess
+import sys
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -89,6 +93,37 @@ def test_the_version_of_a_server_is_told(server: Server) -> None:
     (version,) = server.execute("SELECT version()")[0]
     assert told.split()[1] in version
     assert told.endswith(f" at {server.host}:{server.port}/{server.database}")
+
+
+def test_what_an_ended_client_asked_ends_at_an_own_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would take a core from the cells after it."""
+    asks = "import asyncio, asyncpg, os\nasync def ask():\n    c = await asyncpg.connect(os.environ['SRJ_ASKED'])\n"
+    asks += "    await c.fetchval('SELECT count(*) FROM generate_series(1, 4000000000) AS asked')\nasyncio.run(ask())"
+    with Servers() as servers:
+        url = servers.url("postgresql")
+        monkeypatch.setenv("SRJ_ASKED", url)
+
+        def is_asked() -> bool:
+            with asyncio.Runner() as runner:
+                connection = runner.run(relation.postgresql_connection(url))
+                active = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%AS asked' AND pid <> pg_backend_pid()"
+                found = runner.run(connection.fetchval(f"{active} AND state = 'active'"))
+                runner.run(connection.close())
+            return bool(found)
+
+        def becomes(*, asked: bool) -> bool:
+            until = time.monotonic() + 20
+            while is_asked() != asked and time.monotonic() < until:
+                time.sleep(0.1)
+            return is_asked() == asked
+
+        client = subprocess.Popen([sys.executable, "-c", asks])
+        try:
+            assert becomes(asked=True)
+        finally:
+            client.kill()
+            client.wait()
+        assert becomes(asked=False)
 
 
 def test_each_cell_runs_on_the_servers_that_were_given(postgres: Server) -> None:
